@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from peloton.lifecycle.reason_text import eviction_text
+from peloton.model.misfit import HostRule, LackingAmount
 from peloton.model.reason import (
     ClusterReason,
     Grounds,
-    HostRule,
     Infeasible,
-    Misfit,
     NoHost,
     PlacementReason,
     QosReason,
@@ -28,7 +27,7 @@ REQUEUED = RequeueReason(RequeueRule.NO_HOST_IN_TIME, seconds=600)
 
 def lacking_capacity(pod_count: int, host_count: int = 3, *, is_gang: bool = False) -> PlacementReason:
     """No host has 2 gpus free."""
-    refusing = RefusingHosts(host_count, Misfit(HostRule.FREE_RESOURCES, "gpu", wanted=2_000, left=1_000))
+    refusing = RefusingHosts.of(host_count, LackingAmount(HostRule.FREE_RESOURCES, "gpu", 2_000, 1_000))
     return (ClusterReason(pods=(NoHost(pod_count, is_gang, (refusing,)),)),)
 
 

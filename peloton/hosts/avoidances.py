@@ -26,7 +26,7 @@ from peloton.lifecycle.avoidance import (
 )
 from peloton.lifecycle.flapping import Returns, after_return
 from peloton.model.ids import Hostname, JobId
-from peloton.model.reason import Misfit
+from peloton.model.misfit import Misfit, Refused
 
 HOSTS_MAX = 50_000
 JOBS_MAX = 10_000
@@ -159,7 +159,7 @@ class HostAvoidances:
         own = self._jobs.get(job_id, {})
         avoided = {host: record.why for host, record in self._avoided.items()}
         if len(avoided) > NUMBERED_MAX:
-            avoided = {host: Misfit(why.rule) for host, why in avoided.items()}
+            avoided = {host: Refused(why.rule) for host, why in avoided.items()}
         if is_own_fault(count_failed(own.values(), now_s), self._host_count()):
             own = {}
         avoided |= {host: record.why for host, record in own.items() if record.is_avoided(now_s)}

@@ -13,8 +13,8 @@ from peloton.hosts.host_table import HostTable
 from peloton.lifecycle.constraints import HOSTNAME_LABEL, label_pairs
 from peloton.model.host import POD_SLOTS_UNLIMITED
 from peloton.model.ids import Hostname, JobId
+from peloton.model.misfit import HostRule, Misfit, Refused
 from peloton.model.pod import PodShape
-from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import PORTS_MAX
 from peloton.scheduling.fleet import Fleet
@@ -64,7 +64,7 @@ class CapacityFinder:
         for name in self._table.find_kept_hosts() & fleet.row_of.keys():
             host = self._table.free_resources.hosts.get(name)
             is_announced = host is not None and bool(host.free_resources)
-            why = self._chooser.misfit_on(host, shape, frozenset()) if host and is_announced else Misfit(HostRule.HELD)
+            why = self._chooser.misfit_on(host, shape, frozenset()) if host and is_announced else Refused(HostRule.HELD)
             if why is not None and why.rule in (HostRule.HELD, HostRule.RESERVED):
                 found[fleet.row_of[name]] = why
         return found

@@ -21,8 +21,8 @@ from peloton.lifecycle.constraints import HOSTNAME_LABEL, mentions
 from peloton.model.daemon import Daemon, WaitingDaemonPod
 from peloton.model.host_pool import HOST_POOL_LABEL
 from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.misfit import HostRule, Misfit, Refused
 from peloton.model.pod import PodShape
-from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources, compute_needed
 from peloton.scheduling.fit import HostKind, HostView, capacity_misfit, misfit
 
@@ -278,11 +278,11 @@ class DaemonHosts:
     def _as_seen(self, job_id: JobId, pod: WaitingDaemonPod) -> HostResources | Misfit:
         host = self._table.free_resources.hosts.get(pod.hostname)
         if self._table.is_unavailable(pod.hostname):
-            return Misfit(HostRule.MAINTENANCE)
+            return Refused(HostRule.MAINTENANCE)
         if host is not None and host.lease_id:
             return LEASED
         if host is None or not host.free_resources:
-            return capacity_misfit(pod.shape, NO_RESOURCES) or Misfit(HostRule.FREE_RESOURCES)
+            return capacity_misfit(pod.shape, NO_RESOURCES) or Refused(HostRule.POD_SLOTS)
         seen = self._table.free_resources.keeping(host, *self._missing_requests(host, before=job_id))
         return misfit(pod.shape, seen.view, None) or seen
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from peloton.hosts.host_resources_table import HostResourcesTable
 from peloton.model.daemon import WaitingDaemonPod
 from peloton.model.ids import Hostname, JobId
-from peloton.model.reason import HostRule, Misfit
+from peloton.model.misfit import HostRule, Misfit
 
 
 class DaemonWaits:

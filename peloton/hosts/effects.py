@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from peloton.model.ids import Hostname, JobId
-from peloton.model.reason import Misfit
+from peloton.model.misfit import Misfit
 from peloton.model.reservation import HostReservation
 
 

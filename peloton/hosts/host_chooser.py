@@ -17,8 +17,9 @@ from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.host import Desired, HostLease, LeasedHost
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import Domains
+from peloton.model.misfit import HostRule, Misfit, NameTaken, OwnReservation, Refused, ReservedForOther
 from peloton.model.pod import PodShape
-from peloton.model.reason import HostRule, Misfit, RefusingHosts, merge_misfits
+from peloton.model.reason import RefusingHosts, merge_misfits
 from peloton.model.reservation import HostReservation
 from peloton.model.resources import RESOURCE_KINDS, Resources, compute_needed
 from peloton.model.times import NS_PER_S
@@ -29,8 +30,8 @@ from peloton.scheduling.spreading import Spreading
 from peloton.scheduling.tree import Ints
 
 HOSTS_PER_LEASE_MAX = 1_000
-LEASED = Misfit(HostRule.LEASED)
-GPU_KEPT = Misfit(HostRule.GPU_KEPT)
+LEASED = Refused(HostRule.LEASED)
+GPU_KEPT = Refused(HostRule.GPU_KEPT)
 GOES_NOTICE_NS = 3 * 3_600 * 10**9
 """Notice in nanoseconds: a host that the cluster takes down within it receives no new pods."""
 
@@ -261,17 +262,17 @@ class HostChooser:
         reserved = self.table.reservations.on(host.hostname)
         unheld_host = host.without(*self.table.holds.sum_held(host.hostname, mine))
         if reserved is None or misfit(shape, unheld_host.view, pods):
-            return Misfit(HostRule.HELD)
-        return Misfit(HostRule.RESERVED, name=f"{reserved.job_id}-{reserved.instance_id}")
+            return Refused(HostRule.HELD)
+        return ReservedForOther(f"{reserved.job_id}-{reserved.instance_id}")
 
     def explain_closed(self, hostname: Hostname, shape: PodShape) -> Misfit | None:
         """Returns why the host takes no such pods, whatever its free resources."""
         if shape.revocable and hostname in self.table.closed:
-            return Misfit(HostRule.CLOSED)
+            return Refused(HostRule.CLOSED)
         if self.table.is_unavailable(hostname):
-            return Misfit(HostRule.MAINTENANCE)
+            return Refused(HostRule.MAINTENANCE)
         if hostname in self.table.name_taken:
-            return Misfit(HostRule.NAME_TAKEN, name=self.table.name_taken[hostname])
+            return NameTaken(self.table.name_taken[hostname])
         return (
             self._goes_soon(self.table.free_resources.hosts[hostname])
             if hostname in self.table.free_resources.hosts
@@ -281,7 +282,7 @@ class HostChooser:
     def _goes_soon(self, host: HostResources) -> Misfit | None:
         start_ns = host.goes_ns
         if start_ns and start_ns - GOES_NOTICE_NS <= self.table.now_ns:
-            return Misfit(HostRule.GOES_SOON)
+            return Refused(HostRule.GOES_SOON)
         return None
 
 
@@ -291,7 +292,7 @@ def own_reservation(own: HostReservation, free: Resources) -> Misfit:
     amounts = zip(compute_needed(own.shape.resources), free, RESOURCE_KINDS, strict=True)
     short = [(Fraction(need - have, need), need - have, kind) for need, have, kind in amounts if need > have]
     _, lacking, kind = max(short, default=(0, 0, ""), key=lambda one: one[0])
-    return Misfit(HostRule.OWN_RESERVATION, kind, since_s, until_s, lacking, own.hostname)
+    return OwnReservation(own.hostname, since_s, until_s, kind, lacking)
 
 
 def _when_empty(host: RegisteredHost) -> HostView:

@@ -43,8 +43,9 @@ from peloton.model.host import ComingBack, Desired, HostLease
 from peloton.model.host_pool import HostPools
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import HostMaintenance
+from peloton.model.misfit import HostRule
 from peloton.model.pod import Label, PodShape
-from peloton.model.reason import HostRule, Infeasible
+from peloton.model.reason import Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import HostKind

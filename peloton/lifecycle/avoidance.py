@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from peloton.lifecycle.endings import RULES
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobType
+from peloton.model.misfit import FailedPods, HostRule, Misfit, Refused
 from peloton.model.pod import Cause, PodRecord, PodState
-from peloton.model.reason import HostRule, Misfit
 from peloton.model.times import NS_PER_S
 
 QUICK_S = 10.0
@@ -86,7 +86,7 @@ class Record:
     failed_s: float = 0.0  # time of the last failure, quick or not
     times: int = 0
     until_s: float = 0.0
-    why: Misfit = Misfit(HostRule.AVOIDED)  # noqa: RUF009 - frozen
+    why: Misfit = Refused(HostRule.AVOIDED)  # noqa: RUF009 - frozen
 
     def is_avoided(self, now_s: float) -> bool:
         return now_s < self.until_s
@@ -116,7 +116,7 @@ def after_failure(record: Record, end: RunEnd, rule: Rule, now_s: float, may_avo
     seconds = min(rule.first_s * 2.0 ** (times - 1), rule.longest_s)
     longest_s = max(f.ran_s for f in failures)
     within_s = max(round(longest_s), 1)
-    why = Misfit(HostRule.AVOIDED, wanted=len(pods), bound=len(jobs), left=within_s)
+    why = FailedPods(len(pods), len(jobs), within_s)
     return Record((), now_s, times, now_s + seconds, why)
 
 

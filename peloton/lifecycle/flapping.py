@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peloton.lifecycle.avoidance import FOR_ALL
-from peloton.model.reason import HostRule, Misfit
+from peloton.model.misfit import FlappingHost, HostRule, Misfit, Refused
 
 RETURNS_MIN = 3
 WINDOW_S = 600.0
@@ -23,7 +23,7 @@ class Returns:
     at_s: tuple[float, ...] = ()
     times: int = 0
     until_s: float = 0.0
-    why: Misfit = Misfit(HostRule.FLAPPING)  # noqa: RUF009 - frozen
+    why: Misfit = Refused(HostRule.FLAPPING)  # noqa: RUF009 - frozen
 
     def is_avoided(self, now_s: float) -> bool:
         return now_s < self.until_s
@@ -42,4 +42,4 @@ def after_return(record: Returns, now_s: float, may_avoid: bool) -> Returns:
     times = record.times + 1 if now_s - record.until_s <= FOR_ALL.longest_s else 1
     seconds = min(FOR_ALL.first_s * 2.0 ** (times - 1), FOR_ALL.longest_s)
     within_s = max(round(now_s - at_s[0]), 1)
-    return Returns((), times, now_s + seconds, Misfit(HostRule.FLAPPING, wanted=len(at_s), left=within_s))
+    return Returns((), times, now_s + seconds, FlappingHost(len(at_s), within_s))

@@ -21,8 +21,8 @@ from peloton.model.host import HostState
 from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import DrainProgress, HostMaintenance, MaintenanceAct, MaintenanceRequest
+from peloton.model.misfit import HostRule, Misfit
 from peloton.model.mover import Made
-from peloton.model.reason import HostRule, Misfit
 from peloton.model.reservation import HostReservation
 from peloton.model.resources import RESOURCE_KINDS, Resources
 from peloton.model.times import NS_PER_S

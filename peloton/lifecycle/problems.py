@@ -12,8 +12,9 @@ from peloton.model.advice import HostMark, ServiceMark
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
+from peloton.model.misfit import Misfit
 from peloton.model.problem import Problem, Severity, SubjectKind
-from peloton.model.reason import Infeasibility, Misfit
+from peloton.model.reason import Infeasibility
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord, UpdateState
 from peloton.model.volume import VolumeRecord

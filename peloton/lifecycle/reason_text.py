@@ -8,16 +8,33 @@ from types import MappingProxyType
 
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL
+from peloton.model.misfit import (
+    FailedPods,
+    FlappingHost,
+    GangCapacity,
+    HostRule,
+    LackingAmount,
+    LackingPorts,
+    LackingVolumeDisk,
+    Misfit,
+    NameTaken,
+    NoDomain,
+    OwnReservation,
+    PortInUse,
+    Refused,
+    ReservedForOther,
+    SkewExceeded,
+    UnmetConstraint,
+    UnservedWorkload,
+)
 from peloton.model.reason import (
     NOT_BACKFILLED,
     ClusterReason,
     ClusterRule,
     EvictionReason,
     Grounds,
-    HostRule,
     Infeasibility,
     Infeasible,
-    Misfit,
     NoHost,
     PlacementReason,
     QosReason,
@@ -91,49 +108,46 @@ def backfill_text(reason: Reason) -> str:
 
 
 def misfit_text(misfit: Misfit) -> str:
-    rule, wanted, left = misfit.rule, misfit.wanted, misfit.left
-    match rule:
-        case HostRule.EXCLUSIVE:
-            return f"kept for pods that ask for {EXCLUSIVE_LABEL}"
-        case HostRule.HOST_POOL:
-            return f"host pool {misfit.name} does not serve {misfit.kind} pods"
-        case HostRule.CONSTRAINT:
-            return f"{misfit.name} not met"
-        case HostRule.SIZE:
-            amounts = amount_text(misfit.kind, wanted), amount_text(misfit.kind, left)
-            return f"less than {amounts[0]} {misfit.kind} even when empty, {amounts[1]} at most"
-        case HostRule.FREE_RESOURCES | HostRule.REVOCABLE_RESOURCES:
-            kind = misfit.kind if rule is HostRule.FREE_RESOURCES else f"revocable {misfit.kind}"
-            return f"less than {amount_text(misfit.kind, wanted)} {kind} free, {amount_text(misfit.kind, left)} at most"
-        case HostRule.VOLUME_DISK:
-            disk, volume, most = (amount_text("disk", amount) for amount in (wanted, misfit.bound, left))
-            beyond = f"what host pool {misfit.name} announces beyond the disk of its hosts is not for volumes"
+    match misfit:
+        case UnservedWorkload(host_pool, workload):
+            return f"host pool {host_pool} does not serve {workload} pods"
+        case UnmetConstraint(constraint):
+            return f"{constraint} not met"
+        case LackingAmount(HostRule.SIZE, kind, wanted, left):
+            return f"less than {amount_text(kind, wanted)} {kind} even when empty, {amount_text(kind, left)} at most"
+        case LackingAmount(rule, kind, wanted, left):
+            what = kind if rule is HostRule.FREE_RESOURCES else f"revocable {kind}"
+            return f"less than {amount_text(kind, wanted)} {what} free, {amount_text(kind, left)} at most"
+        case LackingVolumeDisk(host_pool, wanted_mib, left_mib, volume_mib):
+            disk, volume, most = (amount_text("disk", amount) for amount in (wanted_mib, volume_mib, left_mib))
+            beyond = f"what host pool {host_pool} announces beyond the disk of its hosts is not for volumes"
             return f"less than {disk} disk free with a volume of {volume}, {most} at most: {beyond}"
-        case HostRule.PORTS if misfit.name:
-            return f"port {misfit.name} in use"
-        case HostRule.PORTS:
+        case PortInUse(port):
+            return f"port {port} in use"
+        case LackingPorts(wanted, left):
             return f"less than {format_count(wanted, 'port')} free, {left} at most"
-        case HostRule.NAME_TAKEN:
-            return f"a host of cluster {misfit.name} has the same name"
-        case HostRule.SKEW if not misfit.bound:
-            return f"no label {misfit.name} with a domain that could take the pod"
-        case HostRule.SKEW:
-            most = f"at most {format_count(wanted, 'pod')} of the job in a {misfit.name}"
-            return f"{most}: {misfit.name}={misfit.kind} has {left}, max skew {misfit.bound}"
-        case HostRule.GANG_CAPACITY:
-            where = f" in one {misfit.name}" if misfit.name else ""
-            return f"fits {left} of the gang's {wanted} pods{where}"
-        case HostRule.RESERVED:
-            return f"reserved for pod {misfit.name}"
-        case HostRule.OWN_RESERVATION:
-            lacking = f", {amount_text(misfit.kind, misfit.bound)} {misfit.kind} short" if misfit.bound else ""
-            return f"reserved for it {_span_text(wanted, left)}, not enough free resources yet{lacking}: {misfit.name}"
-        case HostRule.AVOIDED | HostRule.FLAPPING:
+        case NameTaken(cluster):
+            return f"a host of cluster {cluster} has the same name"
+        case NoDomain(label):
+            return f"no label {label} with a domain that could take the pod"
+        case SkewExceeded(label, domain, count, pod_max, skew_max):
+            most = f"at most {format_count(pod_max, 'pod')} of the job in a {label}"
+            return f"{most}: {label}={domain} has {count}, max skew {skew_max}"
+        case GangCapacity(size, fit_count, label):
+            return f"fits {fit_count} of the gang's {size} pods{f' in one {label}' if label else ''}"
+        case ReservedForOther(pod):
+            return f"reserved for pod {pod}"
+        case OwnReservation(hostname, since_s, until_s, kind, lacking):
+            short = f", {amount_text(kind, lacking)} {kind} short" if lacking else ""
+            return f"reserved for it {_span_text(since_s, until_s)}, not enough free resources yet{short}: {hostname}"
+        case FailedPods() | FlappingHost() | Refused(HostRule.AVOIDED | HostRule.FLAPPING):
             return f"avoided {explain_avoidance(misfit)}"
-    return _HOST_TEXTS[rule]
+        case Refused(rule):
+            return _HOST_TEXTS[rule]
 
 
 _HOST_TEXTS = {
+    HostRule.EXCLUSIVE: f"kept for pods that ask for {EXCLUSIVE_LABEL}",
     HostRule.UNKNOWN: UNKNOWN,
     HostRule.NOT_OFFERED: "nothing on offer",
     HostRule.POD_SLOTS: "no pod slot left",
@@ -148,13 +162,15 @@ _HOST_TEXTS = {
 
 
 def explain_avoidance(avoided: Misfit) -> str:
-    if avoided.rule is HostRule.FLAPPING:
-        often = f"{avoided.wanted} times within {avoided.left} s" if avoided.wanted else "several times"
-        return f"after it was gone and came back {often}"
-    if not avoided.wanted:
-        return "after pods of several jobs failed there"
-    jobs = "the job" if avoided.bound == 1 else f"{avoided.bound} jobs"
-    return f"after {avoided.wanted} pods of {jobs} failed there within {avoided.left} s"
+    match avoided:
+        case FlappingHost(return_count, within_s):
+            return f"after it was gone and came back {return_count} times within {within_s} s"
+        case FailedPods(pod_count, job_count, within_s):
+            jobs = "the job" if job_count == 1 else f"{job_count} jobs"
+            return f"after {pod_count} pods of {jobs} failed there within {within_s} s"
+        case Refused(HostRule.FLAPPING):
+            return "after it was gone and came back several times"
+    return "after pods of several jobs failed there"
 
 
 def reservation_text(kept: HostReservation) -> str:
@@ -207,7 +223,7 @@ def _no_host_text(pods: NoHost) -> str:
 
 
 def hosts_text(refusing: RefusingHosts) -> str:
-    return f"{format_count(refusing.host_count, 'host')}: {misfit_text(refusing.misfit)}"
+    return f"{format_count(refusing.host_count, 'host')}: {misfit_text(refusing.why)}"
 
 
 def infeasible_text(reason: Infeasibility) -> str:

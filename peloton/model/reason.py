@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from peloton.model.misfit import HostRule, Misfit, OpenEnum, Slots, from_slots, to_slots
 from peloton.model.resources import Resources
 
 # Reasons in a queue.
@@ -56,84 +57,31 @@ class Reason(NamedTuple):
 # Reasons on hosts.
 
 
-class OpenEnum(StrEnum):
-    """Enumeration of the wire whose unknown values, of other releases, become the empty member."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> OpenEnum | None:
-        return cls("") if value else None
-
-
-class HostRule(OpenEnum):
-    """Rule by which a host refuses a pod. The values are stored, so they stay even where the names have changed."""
-
-    UNKNOWN = ""
-    EXCLUSIVE = "exclusive"  # the host takes only pods that request it
-    HOST_POOL = "host pool"  # the host pool of the host does not serve the workload
-    CONSTRAINT = "constraint"  # the pod's constraint on labels of hosts or of other pods is not met
-    SIZE = "size"  # the capacity of the empty host is too small
-    FREE_RESOURCES = "room"
-    VOLUME_DISK = "volume room"  # disk of the host itself, without overcommitment by its host pool
-    REVOCABLE_RESOURCES = "revocable room"
-    POD_SLOTS = "pod slots"  # the host has its maximum number of pods
-    PORTS = "ports"
-    NOT_OFFERED = "not offered"
-    LEASED = "leased"  # another placement holds the host
-    MAINTENANCE = "maintenance"
-    GOES_SOON = "goes soon"  # the cluster removes the host
-    NAME_TAKEN = "name taken"  # another cluster has a host of the same name
-    CLOSED = "closed"  # closed to revocable pods after a high load
-    HELD = "held"  # resources are held for pods that return
-    AVOIDED = "avoided"  # pods failed on the host
-    FLAPPING = "flapping"  # the host leaves the cluster and returns repeatedly
-    GPU_KEPT = "gpu kept"  # the host has gpus, and pods that request gpus wait
-    SKEW = "skew"  # the pod would raise the skew of the job's spread above its maximum
-    GANG_CAPACITY = "gang room"  # fewer members fit on these hosts than the gang has
-    RESERVED = "reserved"  # freed resources are reserved for another pod
-    OWN_RESERVATION = "own reservation"  # reserved for this pod, and not enough is free yet
-    RETURN = "return"  # the resources are for a pod that returns to the host
-
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """The first rule that a host fails.
-
-    ``wanted`` and ``left`` are the request of the pod and the most that is free, of ``kind`` or of ports. The fields
-    have other meanings for some rules:
-
-    - GANG_CAPACITY: members of the gang, which must be in one domain of the label ``name`` if that is given.
-    - VOLUME_DISK: disk of the host itself; ``bound`` is the size of the volume, part of ``wanted``.
-    - AVOIDED: ``wanted`` pods of ``bound`` jobs failed within ``left`` seconds of their start.
-    - FLAPPING: the host returned ``wanted`` times within ``left`` seconds.
-    - SKEW: a domain of the label ``name`` may have ``wanted`` pods of the job, ``bound`` more than the domain ``kind``,
-      which has ``left``; with ``bound`` 0 the host lacks the label.
-    - RESERVED: ``name`` is the pod.
-    - OWN_RESERVATION: ``name`` is the host, reserved from ``wanted`` to ``left`` (unix seconds), where ``bound`` of
-      ``kind`` is not free yet.
-    """
-
-    rule: HostRule
-    kind: str = ""
-    wanted: int = 0
-    left: int = 0
-    bound: int = 0
-    name: str = ""  # constraint, other cluster, or host pool; for a host pool ``kind`` is the workload
-
-
 @dataclass(frozen=True, slots=True)
 class RefusingHosts:
+    """Hosts that fail the same rule, the misfit in its form of messages."""
+
     host_count: int
-    misfit: Misfit
+    misfit: Slots
+
+    @classmethod
+    def of(cls, host_count: int, why: Misfit) -> RefusingHosts:
+        return cls(host_count, to_slots(why))
+
+    @property
+    def why(self) -> Misfit:
+        return from_slots(self.misfit)
 
 
 def merge_misfits(misfits: Iterable[tuple[Misfit, int]]) -> tuple[RefusingHosts, ...]:
     """Merge ``(misfit, hosts)`` pairs of the same rule and sum their hosts, in the order of the rules. A merged misfit
-    has the largest ``left``."""
+    has the largest slot ``left``."""
     counts: dict[tuple[object, ...], int] = {}
-    most: dict[tuple[object, ...], Misfit] = {}
-    for misfit, count in misfits:
+    most: dict[tuple[object, ...], Slots] = {}
+    for why, count in misfits:
         if not count:
             continue  # without hosts ``left`` has no meaning
+        misfit = to_slots(why)
         key = (misfit.rule, misfit.kind, misfit.wanted, misfit.bound, misfit.name)
         counts[key] = counts.get(key, 0) + count
         if key not in most or most[key].left < misfit.left:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from peloton.lifecycle.constraints import pod_labels_named
+from peloton.model.misfit import GangCapacity, Misfit
 from peloton.model.pod import Label, PodShape, Strategy
-from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import compute_needed
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.host_minimizer import HOSTS_MAX, PODS_MAX, SHAPES_MAX, PackingProblem, minimize_hosts
@@ -58,13 +58,11 @@ def pack_requests(
     return chosen
 
 
-def gang_misfit(shape: PodShape, size: int, fit_counts: int) -> Misfit:
+def gang_misfit(shape: PodShape, size: int, fit_counts: int) -> GangCapacity:
     """Return the misfit of hosts that take the pod but fewer members than the gang has, in one domain if that is
     required."""
     close = shape.layout.close if shape.layout else None
-    return Misfit(
-        HostRule.GANG_CAPACITY, wanted=size, left=fit_counts, name=close.label if close and close.is_required else ""
-    )
+    return GangCapacity(size, fit_counts, close.label if close and close.is_required else "")
 
 
 def find_left_out(
@@ -74,7 +72,7 @@ def find_left_out(
     fits = fleet.fitting(request.shape, barred)
     found = dict(spreading.refusing(request.shape, fits)) if spreading is not None else {}
     too_small = gang_misfit(request.shape, request.count, fit_counts)
-    return dict.fromkeys(np.flatnonzero(fits).tolist(), too_small) | found if too_small.name else found
+    return dict.fromkeys(np.flatnonzero(fits).tolist(), too_small) | found if too_small.label else found
 
 
 def _is_searchable(fleet: Fleet, requests: Sequence[PodRequest], chosen: Sequence[Ints]) -> bool:

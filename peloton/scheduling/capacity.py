@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from peloton.model.misfit import Misfit
 from peloton.model.planned_capacity import FoundCapacity, PlannedPods
-from peloton.model.reason import Misfit, merge_misfits
+from peloton.model.reason import merge_misfits
 from peloton.scheduling.bin_packing import BarredFor, PodRequest, gang_misfit, pack_requests
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.recipes import choose

@@ -23,8 +23,19 @@ from peloton.lifecycle.constraints import (
 from peloton.lifecycle.host_pools import announce_disk, disk_percent, find_unserving, host_pool_of
 from peloton.model.host import POD_SLOTS_UNLIMITED
 from peloton.model.host_pool import AT_PAR, Workload
+from peloton.model.misfit import (
+    HostRule,
+    LackingAmount,
+    LackingPorts,
+    LackingVolumeDisk,
+    Misfit,
+    PortInUse,
+    Refused,
+    UnmetConstraint,
+    UnservedWorkload,
+)
 from peloton.model.pod import PORT_LABEL, Constraint, Label, PodLabel, PodShape
-from peloton.model.reason import HostRule, Infeasible, Misfit, RefusingHosts, merge_misfits
+from peloton.model.reason import Infeasible, RefusingHosts, merge_misfits
 from peloton.model.resources import RESOURCE_KINDS, Resources, compute_needed
 
 NO_PODS: PodLabels = {}
@@ -59,9 +70,9 @@ def misfit(shape: PodShape, host: HostView, pods: PodLabels | None = NO_PODS) ->
 def label_misfit(constraint: Constraint | None, labels: Labels, workload: Workload = Workload.ANY) -> Misfit | None:
     """Return the first rule on the labels of the host alone that the pod fails."""
     if EXCLUSIVE_LABEL in labels and not mentions(constraint, EXCLUSIVE_LABEL):
-        return Misfit(HostRule.EXCLUSIVE)
+        return Refused(HostRule.EXCLUSIVE)
     if (pool := find_unserving(workload, labels)) is not None:
-        return Misfit(HostRule.HOST_POOL, kind=workload, name=pool)
+        return UnservedWorkload(pool, workload)
     return None if constraint is None else pods_misfit(constraint, labels, None)
 
 
@@ -70,8 +81,8 @@ def pods_misfit(constraint: Constraint, labels: Labels, pods: PodLabels | None) 
     for part in conjuncts(constraint):
         if not matches(part, labels, pods):
             if isinstance(part, PodLabel) and part.key == PORT_LABEL:
-                return Misfit(HostRule.PORTS, name=part.value)
-            return Misfit(HostRule.CONSTRAINT, name=describe(part))
+                return PortInUse(part.value)
+            return UnmetConstraint(describe(part))
     return None
 
 
@@ -83,13 +94,14 @@ def capacity_misfit(shape: PodShape, host: HostView) -> Misfit | None:
         if kind == "disk" and shape.volume_mib:
             return disk_misfit(shape, host.labels, left)
         is_revocable = shape.revocable and kind == "cpu"
-        return Misfit(HostRule.REVOCABLE_RESOURCES if is_revocable else HostRule.FREE_RESOURCES, kind, wanted, left)
+        rule = HostRule.REVOCABLE_RESOURCES if is_revocable else HostRule.FREE_RESOURCES
+        return LackingAmount(rule, kind, wanted, left)
     if not host.is_on_offer:  # checked after free resources: a lack of them leads to a request for more
-        return Misfit(HostRule.NOT_OFFERED)
+        return Refused(HostRule.NOT_OFFERED)
     if not host.pod_slots:
-        return Misfit(HostRule.POD_SLOTS)
+        return Refused(HostRule.POD_SLOTS)
     if host.port_count < shape.port_count:
-        return Misfit(HostRule.PORTS, wanted=shape.port_count, left=host.port_count)
+        return LackingPorts(shape.port_count, host.port_count)
     return None
 
 
@@ -109,10 +121,10 @@ def disk_misfit(shape: PodShape, labels: Labels, left: int) -> Misfit:
     """Return the misfit of a pod with a new volume that lacks disk. ``left`` is the announced free disk."""
     percent, asked = disk_percent(labels), compute_needed(shape.resources).disk_mib
     if percent == AT_PAR.disk_percent:
-        return Misfit(HostRule.FREE_RESOURCES, "disk", asked, left)
+        return LackingAmount(HostRule.FREE_RESOURCES, "disk", asked, left)
     own = -(-(asked - shape.volume_mib) * 100 // percent)
     wanted = own + shape.volume_mib
-    return Misfit(HostRule.VOLUME_DISK, "disk", wanted, left * 100 // percent, shape.volume_mib, host_pool_of(labels))
+    return LackingVolumeDisk(host_pool_of(labels), wanted, left * 100 // percent, shape.volume_mib)
 
 
 def free_for(shape: PodShape, host: HostView) -> Resources:
@@ -220,6 +232,4 @@ def reach(shape: PodShape, hosts: Iterable[HostKind]) -> tuple[int, tuple[Refusi
 
 
 def _to_size_rule(why: Misfit) -> Misfit:
-    return (
-        replace(why, rule=HostRule.SIZE) if why.rule in (HostRule.FREE_RESOURCES, HostRule.REVOCABLE_RESOURCES) else why
-    )
+    return replace(why, rule=HostRule.SIZE) if isinstance(why, LackingAmount) else why

@@ -14,8 +14,8 @@ import numpy as np
 
 from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels, hosts_named, only_value, pod_labels_named
 from peloton.model.ids import Hostname
+from peloton.model.misfit import HostRule, Misfit, Refused
 from peloton.model.pod import Constraint, Label, PodShape
-from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources, compute_needed
 from peloton.scheduling.fit import by_key, count_fits_with, label_misfit, pods_misfit
 from peloton.scheduling.host_kinds import HostKinds
@@ -359,7 +359,7 @@ class Fleet:
         left = hosts[STATE] != EMPTY
         left[list(without)] = False
         leased = left & (hosts[STATE] == LEASED)
-        yield Misfit(HostRule.LEASED), int(leased.sum())
+        yield Refused(HostRule.LEASED), int(leased.sum())
         left &= ~leased
         for row, why in barred.items():
             if left[row]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from peloton.lifecycle.host_pools import serving
 from peloton.model.host_pool import HostPools, HostPoolTotals, Workload, sum_totals
 from peloton.model.ids import Hostname
-from peloton.model.reason import HostRule, PlacementReason
+from peloton.model.misfit import HostRule
+from peloton.model.reason import PlacementReason
 from peloton.model.resources import Resources
 from peloton.scheduling.mover import HostPoolLoad
 

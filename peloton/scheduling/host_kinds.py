@@ -10,8 +10,8 @@ import numpy as np
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, Labels, labels_from, leaves
 from peloton.lifecycle.host_pools import disk_percent
 from peloton.model.host_pool import HOST_POOL_LABEL, SERVED_LABEL, Workload
+from peloton.model.misfit import Misfit
 from peloton.model.pod import Constraint, HostLabel, Label, PodShape
-from peloton.model.reason import Misfit
 from peloton.model.resources import compute_needed
 from peloton.scheduling.fit import disk_misfit, label_misfit
 from peloton.scheduling.tree import Flags, Ints

@@ -17,8 +17,9 @@ import numpy as np
 from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.host import HostLease, LeasedHost, PlacedPod, Placement, PlacementBatch, ReadyGang, Unplaced
 from peloton.model.ids import Hostname, JobId
+from peloton.model.misfit import HostRule, Misfit, Refused
 from peloton.model.pod import PORT_LABEL, Label, PodShape
-from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts, merge_misfits
+from peloton.model.reason import ClusterReason, NoHost, RefusingHosts, merge_misfits
 from peloton.scheduling.bin_packing import PodRequest, gang_misfit, pack_requests
 from peloton.scheduling.fit import ranges_without
 from peloton.scheduling.fleet import Fleet
@@ -46,7 +47,7 @@ def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> Placem
                 unplaced_count += left
                 shape_count += 1
                 if len(found) < SHAPES_EXPLAINED_MAX:
-                    refused = ((one.misfit, one.host_count) for one in lease.refused.get(request.shape, ()))
+                    refused = ((one.why, one.host_count) for one in lease.refused.get(request.shape, ()))
                     found.append(
                         NoHost(left, request.is_gang, merge_misfits(chain(hosts.refusing(request, left), refused)))
                     )
@@ -62,7 +63,7 @@ def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> Placem
 
 
 def _awaits_return(hosts: Sequence[Hostname]) -> NoHost:
-    return NoHost(len(hosts), hosts=(RefusingHosts(len(set(hosts)), Misfit(HostRule.RETURN)),))
+    return NoHost(len(hosts), hosts=(RefusingHosts.of(len(set(hosts)), Refused(HostRule.RETURN)),))
 
 
 def _place_returning(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from peloton.model.misfit import HostRule, LackingAmount, LackingPorts, Misfit, Refused
 from peloton.model.pod import PodShape
-from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import RESOURCE_KINDS, compute_needed
 from peloton.scheduling.host_kinds import HostKinds
 from peloton.scheduling.rows import DISK, IDLE, KIND, PORTS, SLACK, SLOTS, STATE
@@ -27,15 +27,15 @@ def short_of(shape: PodShape, hosts: Ints, kinds: HostKinds, left: Flags) -> Ite
         have = hosts[SLACK if is_revocable else kind]
         if (short := left & (have < amount)).any():
             rule = HostRule.REVOCABLE_RESOURCES if is_revocable else HostRule.FREE_RESOURCES
-            yield Misfit(rule, RESOURCE_KINDS[kind], amount, int(have[short].max())), int(short.sum())
+            yield LackingAmount(rule, RESOURCE_KINDS[kind], amount, int(have[short].max())), int(short.sum())
             left &= ~short
     for rule, short in (
         (HostRule.NOT_OFFERED, hosts[STATE] == IDLE),
         (HostRule.POD_SLOTS, hosts[SLOTS] <= 0),
     ):
         if (short := left & short).any():
-            yield Misfit(rule), int(short.sum())
+            yield Refused(rule), int(short.sum())
             left &= ~short
     if (short := left & (hosts[PORTS] < shape.port_count)).any():
-        yield Misfit(HostRule.PORTS, wanted=shape.port_count, left=int(hosts[PORTS, short].max())), int(short.sum())
+        yield LackingPorts(shape.port_count, int(hosts[PORTS, short].max())), int(short.sum())
         left &= ~short

@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 
 from peloton.model.layout import Domains, Spread
+from peloton.model.misfit import Misfit, NoDomain, SkewExceeded
 from peloton.model.pod import PodShape
-from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import UNLIMITED
 from peloton.scheduling.tree import Flags, Ints
 
@@ -142,9 +142,9 @@ class Spreading:
             refused = left & ~rule.find_allowed()
             label, bound, lowest = rule.spread.label, rule.spread.max_skew, rule.lowest
             for row in np.flatnonzero(refused & (rule.at < 0)).tolist():
-                yield row, Misfit(HostRule.SKEW, name=label)
+                yield row, NoDomain(label)
             for row in np.flatnonzero(refused & (rule.at >= 0)).tolist():
-                yield row, Misfit(HostRule.SKEW, rule.lowest_name, lowest + bound, lowest, bound, label)
+                yield row, SkewExceeded(label, rule.lowest_name, lowest, lowest + bound, bound)
             left &= ~refused
 
     def _values_on_rows(self, label: str) -> tuple[Ints, list[str]]:

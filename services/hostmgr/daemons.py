@@ -20,8 +20,9 @@ from peloton.lifecycle.daemon_plan import count_daemon_hosts
 from peloton.model.daemon import DaemonPlan, DaemonReach, DaemonStep, WaitingDaemonPod
 from peloton.model.host import HostLease, LaunchResult, PlacedPod, Placement
 from peloton.model.ids import JobId
+from peloton.model.misfit import HostRule, Misfit
 from peloton.model.pod import PodShape
-from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, PlacementReason, merge_misfits
+from peloton.model.reason import ClusterReason, NoHost, PlacementReason, merge_misfits
 from peloton.model.resources import compute_needed
 from peloton.ports import Lifecycles
 from services.hostmgr.daemon_evictions import DaemonEvictions

@@ -12,8 +12,9 @@ from peloton.lifecycle.pod_terms import GOAL_ALIVE, INITIALIZED, ON_REQUEST, REA
 from peloton.model.daemon import DaemonStep, Seat
 from peloton.model.ids import Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
+from peloton.model.misfit import HostRule, LackingAmount
 from peloton.model.pod import ENDING_GOALS, HealthState, PodState
-from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts
+from peloton.model.reason import ClusterReason, NoHost, RefusingHosts
 from services.storage.codec import InstanceFacts
 from tests.doubles.storage.jobs import MemoryJob
 from tests.workflow.cluster import SHAPE, Cluster
@@ -79,7 +80,7 @@ class FollowedHosts(FakeHostManager):
         for pod_id in launched:
             self._launch_one(pod_id, hosts[pod_id.instance_id])
         self.cluster.start(launched)
-        full = RefusingHosts(len(pods) - len(chosen), Misfit(HostRule.FREE_RESOURCES, "cpu", 1_000, 0))
+        full = RefusingHosts.of(len(pods) - len(chosen), LackingAmount(HostRule.FREE_RESOURCES, "cpu", 1_000, 0))
         return DaemonStep(
             followed.count,
             len(launched),

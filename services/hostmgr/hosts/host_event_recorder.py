@@ -11,7 +11,7 @@ from peloton.lifecycle.host_events import HostFacts
 from peloton.model.advice import Mark
 from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.ids import Hostname
-from peloton.model.reason import Misfit
+from peloton.model.misfit import Misfit
 from peloton.model.reservation import HostReservation
 from services.hostmgr.driver import RegisteredHost
 

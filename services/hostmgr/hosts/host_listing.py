@@ -12,7 +12,7 @@ from peloton.lifecycle.reason_text import explain_avoidance
 from peloton.model.host import Host, HostState
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
-from peloton.model.reason import Misfit
+from peloton.model.misfit import Misfit
 from peloton.model.resources import Resources
 from services.hostmgr.driver import NOTHING, RegisteredHost
 

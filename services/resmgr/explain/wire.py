@@ -160,7 +160,7 @@ def encode_planned_daemon(cluster: str, planned: DaemonPlan | PelotonError) -> p
 
 
 def _refusing(found: Iterable[RefusingHosts]) -> list[pb.RefusingHosts]:
-    return [pb.RefusingHosts(hostCount=hosts.host_count, rule=misfit_text(hosts.misfit)) for hosts in found]
+    return [pb.RefusingHosts(hostCount=hosts.host_count, rule=misfit_text(hosts.why)) for hosts in found]
 
 
 def start_reason(pod: PodRecord) -> pb.Reason:

@@ -11,8 +11,8 @@ from peloton.errors import Unavailable
 from peloton.model.daemon import DaemonPlan, DaemonReach, DaemonStep
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobState, JobType
+from peloton.model.misfit import HostRule
 from peloton.model.pod import PodShape, PodState
-from peloton.model.reason import HostRule
 from peloton.model.resources import Resources
 from services.hostmgr import daemon_evictions
 from services.hostmgr.daemons import DaemonReconciler

@@ -13,9 +13,10 @@ from peloton.model.host import ComingBack, HostState
 from peloton.model.ids import Hostname
 from peloton.model.layout import Layout, Spread
 from peloton.model.maintenance import HostMaintenance
+from peloton.model.misfit import UnmetConstraint
 from peloton.model.planned_capacity import FoundCapacity, PlannedPods
 from peloton.model.pod import HostLabel, PodLabel, PodShape
-from peloton.model.reason import HostRule, Misfit, RefusingHosts
+from peloton.model.reason import RefusingHosts
 from peloton.model.resources import Resources
 from services.hostmgr.capacity_messages import (
     capacity_from_wire,
@@ -143,7 +144,7 @@ def test_question_and_answer_survive_the_wire(wanted: PodShape) -> None:
 
 def test_what_a_planned_daemon_finds_survives_the_wire() -> None:
     """The answer is equal after the wire, with all of its numbers."""
-    refusing = RefusingHosts(4, Misfit(HostRule.CONSTRAINT, name="label role=edge"))
+    refusing = RefusingHosts.of(4, UnmetConstraint("label role=edge"))
     free_part = DaemonPlan(DaemonReach(9, (refusing,)), 1, 2, 3, 4, 5, 6, Resources.of(7, 8), Resources.of(9, 10))
 
     assert free_part == daemon_plan_from_wire(daemon_plan_to_wire(free_part))

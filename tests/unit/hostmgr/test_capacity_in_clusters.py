@@ -14,7 +14,7 @@ from tests.unit.hostmgr.test_federation import LEASED, ONE, World
 
 
 def lacks(cluster: str, count: int, hosts: int, is_gang: bool = False) -> ClusterReason:
-    return ClusterReason(cluster, pods=(NoHost(count, is_gang, (RefusingHosts(hosts, LEASED),)),))
+    return ClusterReason(cluster, pods=(NoHost(count, is_gang, (RefusingHosts.of(hosts, LEASED),)),))
 
 
 def test_one_cluster_is_asked_once_for_the_capacity_of_planned_pods() -> None:

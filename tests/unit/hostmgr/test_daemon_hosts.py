@@ -8,8 +8,9 @@ from peloton.model.daemon import Daemon, DaemonReach, WaitingDaemonPod
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import HostMaintenance
+from peloton.model.misfit import HostRule, LackingAmount, UnmetConstraint
 from peloton.model.pod import HostLabel, PodShape
-from peloton.model.reason import HostRule, Misfit, RefusingHosts
+from peloton.model.reason import RefusingHosts
 from peloton.model.resources import Resources
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
@@ -166,10 +167,10 @@ def test_hosts_that_do_not_match_are_counted_by_rule() -> None:
     cache = a_cache(a_daemon(JOB, 4.0), v="a", w="b", x="a", y="b", z="b")
     cache.set_hosts([*(a_host(name) for name in "vwx"), a_host("y", "b"), a_host("z", "b", Resources.of(1, 2048, 0))])
     on_b, named = shape(2.0, constraint=ON_RACK_B), shape(1.0, constraint=HostLabel("hostname", "y"))
-    other_rack = RefusingHosts(3, Misfit(HostRule.CONSTRAINT, name="label rack=b"))
-    small = RefusingHosts(1, Misfit(HostRule.SIZE, "cpu", 2_000, 1_000))
+    other_rack = RefusingHosts.of(3, UnmetConstraint("label rack=b"))
+    small = RefusingHosts.of(1, LackingAmount(HostRule.SIZE, "cpu", 2_000, 1_000))
     assert DaemonReach(1, (other_rack, small)) == cache.finder.reach_daemon(on_b)
-    not_y = RefusingHosts(4, Misfit(HostRule.CONSTRAINT, name="label hostname=y"))
+    not_y = RefusingHosts.of(4, UnmetConstraint("label hostname=y"))
     assert DaemonReach(1, (not_y,)) == cache.finder.reach_daemon(named)
     assert DaemonReach(5) == cache.finder.reach_daemon(shape(1.0))
 

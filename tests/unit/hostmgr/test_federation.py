@@ -27,16 +27,17 @@ from peloton.model.host import (
 from peloton.model.host_pool import Workload
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount, Layout, Spread
+from peloton.model.misfit import HostRule, Refused
 from peloton.model.planned_capacity import FoundCapacity, PlannedPods
 from peloton.model.pod import AnyOf, HostLabel, PodShape
-from peloton.model.reason import ClusterReason, ClusterRule, HostRule, Infeasible, Misfit, RefusingHosts
+from peloton.model.reason import ClusterReason, ClusterRule, Infeasible, RefusingHosts
 from peloton.model.resources import Resources
 from peloton.scheduling.clusters import CAPACITY_KEPT_S
 from services.hostmgr.federation import FREE_AGE_MAX_S, HELD_AGE_MAX_S, HostManagers
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 ONE = PodShape(Resources(1_000, 10))
-LEASED = Misfit(HostRule.LEASED)
+LEASED = Refused(HostRule.LEASED)
 
 
 class HostManager:
@@ -80,7 +81,7 @@ class HostManager:
         for each in pods:
             count = 0 if each.is_gang and each.count > left else min(each.count, left)
             left -= count
-            found.append(FoundCapacity(count, () if count == each.count else (RefusingHosts(self.cpu, LEASED),)))
+            found.append(FoundCapacity(count, () if count == each.count else (RefusingHosts.of(self.cpu, LEASED),)))
         return found
 
     def plan_daemon(self, shape: PodShape) -> DaemonPlan:

@@ -14,8 +14,9 @@ from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.host import POD_SLOTS_UNLIMITED, ComingBack, HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import HostMaintenance
+from peloton.model.misfit import Misfit
 from peloton.model.pod import AllOf, HostLabel, PodLabel, PodShape, Strategy
-from peloton.model.reason import Misfit, RefusingHosts, merge_misfits
+from peloton.model.reason import RefusingHosts, merge_misfits
 from peloton.model.reservation import HostReservation, SoonestHost
 from peloton.model.resources import Resources, compute_needed, free_share
 from peloton.scheduling import fit

@@ -13,7 +13,7 @@ from peloton.lifecycle.volumes import volume_label
 from peloton.model.advice import Mark
 from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.ids import Hostname, JobId, PodId
-from peloton.model.reason import HostRule, Misfit
+from peloton.model.misfit import FailedPods, FlappingHost
 from peloton.model.resources import Resources
 from services.hostmgr import event_writer
 from services.hostmgr.driver import RegisteredHost
@@ -25,7 +25,7 @@ from tests.unit.hostmgr.test_avoidances import SICK
 H1, H2 = Hostname("h1"), Hostname("h2")
 SECOND = 10**9
 NOW = 1_000 * SECOND
-WHY = Misfit(HostRule.AVOIDED, wanted=3, bound=2, left=4)
+WHY = FailedPods(3, 2, 4)
 
 
 class Recording:
@@ -136,7 +136,7 @@ def test_avoided_and_marked_hosts() -> None:
     recording = Recording()
     recording.recorder.record_avoided(H1, WHY, 600.0)
     assert NOW + 600 * SECOND == recording.events[0].until_ns
-    recording.recorder.record_avoided(H1, Misfit(HostRule.FLAPPING, wanted=3, left=40), 60.0)
+    recording.recorder.record_avoided(H1, FlappingHost(3, 40), 60.0)
     recording.recorder.record_mark(H2, Mark.RED, Mark.GREEN, "cpu 95 %, red from 90 %")
 
     assert [

@@ -12,12 +12,12 @@ from peloton.hosts.effects import HostAvoided, effects_of, event
 from peloton.hosts.state import HostState
 from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.ids import Hostname
-from peloton.model.reason import HostRule, Misfit
+from peloton.model.misfit import HostRule, Refused
 from services.hostmgr.hosts.host_event_recorder import HostEventRecorder
 from services.hostmgr.hosts.host_owner import HostOwner
 
 H1 = Hostname("h1")
-AVOIDED = HostAvoided(H1, Misfit(HostRule.AVOIDED), 60.0)
+AVOIDED = HostAvoided(H1, Refused(HostRule.AVOIDED), 60.0)
 
 
 class Story:

@@ -49,7 +49,7 @@ def free_part(
 
 def refusals_of(lease: HostLease) -> dict[str, int]:
     """Return the number of hosts by the text of the rule that excludes them."""
-    return {misfit_text(one.misfit): one.host_count for hosts in lease.refused.values() for one in hosts}
+    return {misfit_text(one.why): one.host_count for hosts in lease.refused.values() for one in hosts}
 
 
 def pool_with(*free_resources: FreeResources) -> HostCache:

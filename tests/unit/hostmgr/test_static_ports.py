@@ -101,7 +101,7 @@ def test_no_host_is_unable_for_the_sake_of_a_port() -> None:
     found = pool.acquire(JOB, [(shape_of(8080), 1)], 0.0)
 
     assert {} == found.infeasible
-    assert ["port 8080 in use"] == [misfit_text(each.misfit) for each in found.refused[shape_of(8080)]]
+    assert ["port 8080 in use"] == [misfit_text(each.why) for each in found.refused[shape_of(8080)]]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=3), st.sets(st.integers(0, 12)))

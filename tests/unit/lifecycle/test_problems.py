@@ -11,8 +11,9 @@ from peloton.model.advice import HostMark, Mark, ServiceMark
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.maintenance import Blocker, DrainProgress, HostMaintenance
+from peloton.model.misfit import FlappingHost
 from peloton.model.problem import Problem, Severity, SubjectKind
-from peloton.model.reason import HostRule, Infeasible, Misfit
+from peloton.model.reason import Infeasible
 from peloton.model.resources import Resources
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
@@ -101,7 +102,7 @@ def test_hosts_that_left() -> None:
 
 def test_avoided_hosts_and_red_marks() -> None:
     """Avoided hosts and red marks are reported with their reasons."""
-    why = Misfit(HostRule.FLAPPING, wanted=3, left=40)
+    why = FlappingHost(3, 40)
     (avoided,) = problems.report_avoided_hosts("west", {Hostname("h1"): (why, 300.0)})
     host = HostMark(Hostname("h2"), Mark.RED, NOW, "memory 97 %, red from 90 %")
     service = ServiceMark(JOB, Mark.RED, NOW, "p99 900 ms, red from 500 ms")

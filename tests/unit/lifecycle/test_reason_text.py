@@ -6,26 +6,48 @@ import pytest
 
 from peloton.api import convert_reason as wire
 from peloton.lifecycle.reason_text import misfit_text, placement_text, requeue_text
-from peloton.model.reason import ClusterReason, ClusterRule, HostRule, Misfit, RequeueReason, RequeueRule, merge_misfits
+from peloton.model.misfit import (
+    FailedPods,
+    FlappingHost,
+    GangCapacity,
+    HostRule,
+    LackingAmount,
+    LackingPorts,
+    LackingVolumeDisk,
+    Misfit,
+    NameTaken,
+    NoDomain,
+    OwnReservation,
+    PortInUse,
+    Refused,
+    ReservedForOther,
+    SkewExceeded,
+    Slots,
+    UnmetConstraint,
+    UnservedWorkload,
+    from_slots,
+    to_slots,
+)
+from peloton.model.reason import ClusterReason, ClusterRule, RequeueReason, RequeueRule, merge_misfits
 from tests.reasons import HOT, lacking_capacity, too_large
 
 MISFITS = [
-    (Misfit(HostRule.EXCLUSIVE), "kept for pods that ask for peloton/exclusive"),
-    (Misfit(HostRule.CONSTRAINT, name="label rack=a"), "label rack=a not met"),
-    (Misfit(HostRule.SIZE, "cpu", 8_000, 4_000), "less than 8 cpu even when empty, 4 at most"),
-    (Misfit(HostRule.FREE_RESOURCES, "memory", 200, 100), "less than 200 MiB memory free, 100 MiB at most"),
-    (Misfit(HostRule.REVOCABLE_RESOURCES, "cpu", 2_000, 500), "less than 2 revocable cpu free, 0.5 at most"),
+    (Refused(HostRule.EXCLUSIVE), "kept for pods that ask for peloton/exclusive"),
+    (UnmetConstraint("label rack=a"), "label rack=a not met"),
+    (LackingAmount(HostRule.SIZE, "cpu", 8_000, 4_000), "less than 8 cpu even when empty, 4 at most"),
+    (LackingAmount(HostRule.FREE_RESOURCES, "memory", 200, 100), "less than 200 MiB memory free, 100 MiB at most"),
+    (LackingAmount(HostRule.REVOCABLE_RESOURCES, "cpu", 2_000, 500), "less than 2 revocable cpu free, 0.5 at most"),
     (
-        Misfit(HostRule.VOLUME_DISK, "disk", 1_050, 1_000, 950, "wide"),
+        LackingVolumeDisk("wide", 1_050, 1_000, 950),
         "less than 1050 MiB disk free with a volume of 950 MiB, 1000 MiB at most: what host pool wide announces beyond "
         "the disk of its hosts is not for volumes",
     ),
-    (Misfit(HostRule.POD_SLOTS), "no pod slot left"),
-    (Misfit(HostRule.PORTS, wanted=1), "less than 1 port free, 0 at most"),
-    (Misfit(HostRule.NAME_TAKEN, name="b"), "a host of cluster b has the same name"),
-    (Misfit(HostRule.AVOIDED), "avoided after pods of several jobs failed there"),
-    (Misfit(HostRule.AVOIDED, wanted=3, bound=1, left=2), "avoided after 3 pods of the job failed there within 2 s"),
-    (Misfit(HostRule.GANG_CAPACITY, wanted=9, left=8), "fits 8 of the gang's 9 pods"),
+    (Refused(HostRule.POD_SLOTS), "no pod slot left"),
+    (LackingPorts(1, 0), "less than 1 port free, 0 at most"),
+    (NameTaken("b"), "a host of cluster b has the same name"),
+    (Refused(HostRule.AVOIDED), "avoided after pods of several jobs failed there"),
+    (FailedPods(3, 1, 2), "avoided after 3 pods of the job failed there within 2 s"),
+    (GangCapacity(9, 8), "fits 8 of the gang's 9 pods"),
 ]
 
 
@@ -35,10 +57,37 @@ def test_rules_of_hosts_in_words(misfit: Misfit, text: str) -> None:
     assert text == misfit_text(misfit)
 
 
+@pytest.mark.parametrize(
+    ("slots", "misfit"),
+    [
+        (Slots(HostRule.EXCLUSIVE), Refused(HostRule.EXCLUSIVE)),
+        (Slots(HostRule.SIZE, "cpu", 8, 4), LackingAmount(HostRule.SIZE, "cpu", 8, 4)),
+        (Slots(HostRule.VOLUME_DISK, "disk", 9, 7, 5, "wide"), LackingVolumeDisk("wide", 9, 7, 5)),
+        (Slots(HostRule.PORTS, wanted=2, left=1), LackingPorts(2, 1)),
+        (Slots(HostRule.PORTS, name="8080"), PortInUse("8080")),
+        (Slots(HostRule.HOST_POOL, "batch", name="web"), UnservedWorkload("web", "batch")),
+        (Slots(HostRule.CONSTRAINT, name="label rack=a"), UnmetConstraint("label rack=a")),
+        (Slots(HostRule.NAME_TAKEN, name="b"), NameTaken("b")),
+        (Slots(HostRule.AVOIDED), Refused(HostRule.AVOIDED)),
+        (Slots(HostRule.AVOIDED, wanted=3, left=2, bound=1), FailedPods(3, 1, 2)),
+        (Slots(HostRule.FLAPPING), Refused(HostRule.FLAPPING)),
+        (Slots(HostRule.FLAPPING, wanted=3, left=40), FlappingHost(3, 40)),
+        (Slots(HostRule.SKEW, "c", 3, 1, 2, "rack"), SkewExceeded("rack", "c", 1, 3, 2)),
+        (Slots(HostRule.SKEW, name="rack"), NoDomain("rack")),
+        (Slots(HostRule.GANG_CAPACITY, wanted=9, left=8, name="rack"), GangCapacity(9, 8, "rack")),
+        (Slots(HostRule.RESERVED, name="j-1"), ReservedForOther("j-1")),
+        (Slots(HostRule.OWN_RESERVATION, "cpu", 10, 20, 5, "h1"), OwnReservation("h1", 10, 20, "cpu", 5)),
+    ],
+)
+def test_slots_of_the_previous_release(slots: Slots, misfit: Misfit) -> None:
+    """Each rule keeps the slots that the previous release gives it, in both directions."""
+    assert (misfit, slots) == (from_slots(slots), to_slots(misfit))
+
+
 @pytest.mark.parametrize("rule", list(HostRule))
 def test_every_rule_of_hosts_has_words(rule: HostRule) -> None:
     """Every rule has a text, also unknown rules of another version."""
-    assert misfit_text(Misfit(rule))
+    assert misfit_text(from_slots(Slots(rule)))
 
 
 @pytest.mark.parametrize("rule", list(ClusterRule))
@@ -53,11 +102,11 @@ def test_every_rule_of_clusters_has_words(rule: ClusterRule, cluster: str) -> No
 
 def test_hosts_that_fail_one_rule_are_counted_together() -> None:
     """Hosts that fail one rule are counted together, with the largest free amount among them."""
-    little, more = (Misfit(HostRule.FREE_RESOURCES, "cpu", 4_000, left) for left in (500, 2_500))
+    little, more = (LackingAmount(HostRule.FREE_RESOURCES, "cpu", 4_000, left) for left in (500, 2_500))
 
-    (found,) = merge_misfits([(little, 2), (more, 1), (Misfit(HostRule.LEASED), 0)])
+    (found,) = merge_misfits([(little, 2), (more, 1), (Refused(HostRule.LEASED), 0)])
 
-    assert (3, more) == (found.host_count, found.misfit)
+    assert (3, more) == (found.host_count, found.why)
 
 
 REASONS = [

@@ -6,7 +6,8 @@ from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.model.advice import Mark, Marked
 from peloton.model.daemon import DaemonReach
 from peloton.model.ids import Hostname, JobId
-from peloton.model.reason import HostRule, Misfit, RefusingHosts
+from peloton.model.misfit import HostRule, LackingAmount, UnmetConstraint
+from peloton.model.reason import RefusingHosts
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateSpec
 from peloton.model.volume import VolumeSpec, VolumeState
@@ -92,8 +93,8 @@ async def test_hosts_of_a_daemon(world: World) -> None:
     unknown.
     """
     job = world.daemon(world.pool("p", 5, 5))
-    not_edge = RefusingHosts(4, Misfit(HostRule.CONSTRAINT, name="label role=edge"))
-    small = RefusingHosts(1, Misfit(HostRule.SIZE, "cpu", 1_000, 500))
+    not_edge = RefusingHosts.of(4, UnmetConstraint("label role=edge"))
+    small = RefusingHosts.of(1, LackingAmount(HostRule.SIZE, "cpu", 1_000, 500))
     world.hosts.reached = [DaemonReach(2, (not_edge, small), "east"), DaemonReach(1, (), "west")]
 
     async with asking(world) as asked:

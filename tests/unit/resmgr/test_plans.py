@@ -18,8 +18,9 @@ from peloton.errors import Unavailable
 from peloton.model.daemon import DaemonPlan, DaemonReach
 from peloton.model.host_pool import Workload
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
+from peloton.model.misfit import UnmetConstraint
 from peloton.model.pod import PodState
-from peloton.model.reason import HostRule, Misfit, RefusingHosts
+from peloton.model.reason import RefusingHosts
 from peloton.model.resources import Resources
 from services.resmgr.pool_rules import with_defaults
 from tests.reasons import lacking_capacity, too_large
@@ -258,7 +259,7 @@ async def test_a_plan_of_many_sorts_of_pods(world: World) -> None:
 async def test_a_plan_of_a_daemon(world: World) -> None:
     """Each host counts once, by cluster; a cluster that does not answer is named. A pool that takes no jobs is refused,
     as for others."""
-    not_edge = RefusingHosts(4, Misfit(HostRule.CONSTRAINT, name="label role=edge"))
+    not_edge = RefusingHosts.of(4, UnmetConstraint("label role=edge"))
     east = DaemonPlan(
         DaemonReach(9, (not_edge,), "east"), 1, 2, 1, 3, 4, 1, Resources.of(1.6, 128), Resources.of(16, 4096)
     )

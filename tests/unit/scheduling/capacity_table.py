@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from peloton.lifecycle.reason_text import hosts_text
 from peloton.model.ids import Hostname
 from peloton.model.layout import Domains, GangClose, Layout, Spread
+from peloton.model.misfit import HostRule, Refused
 from peloton.model.planned_capacity import FoundCapacity, PlannedPods
 from peloton.model.pod import Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
-from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources
 from peloton.scheduling.capacity import find_capacity
 from peloton.scheduling.fleet import Fleet
@@ -23,7 +23,7 @@ from peloton.scheduling.rows import HostRow
 from peloton.scheduling.spreading import Spreading
 from tests.unit.scheduling.pool_table import Row, Scenario, amounts, draw_table, read_table
 
-MAINTENANCE = Misfit(HostRule.MAINTENANCE)
+MAINTENANCE = Refused(HostRule.MAINTENANCE)
 HEADER = ("pods", "found", "hosts that take no more")
 
 

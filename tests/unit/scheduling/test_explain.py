@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
+from peloton.model.misfit import HostRule, LackingAmount, UnmetConstraint
 from peloton.model.pod import PodState
-from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts, Rule
+from peloton.model.reason import ClusterReason, NoHost, RefusingHosts, Rule
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.explain import JobUsage, Obstacle, compute_loans, find_holders, find_unqueued, list_waits
 from services.resmgr.explain.text import describe_unqueued, headline, story, wait_lines
@@ -324,8 +325,8 @@ def test_the_maximum_of_running_instances() -> None:
 def test_no_host() -> None:
     """The reason of a failed placement is reported while admitted instances wait for a host, and not longer."""
     refusing = (
-        RefusingHosts(3, Misfit(HostRule.FREE_RESOURCES, "gpu", wanted=2_000, left=1_000)),
-        RefusingHosts(1, Misfit(HostRule.CONSTRAINT, name="label rack=b")),
+        RefusingHosts.of(3, LackingAmount(HostRule.FREE_RESOURCES, "gpu", 2_000, 1_000)),
+        RefusingHosts.of(1, UnmetConstraint("label rack=b")),
     )
     note = (ClusterReason(pods=(NoHost(2, hosts=refusing),)),)
 

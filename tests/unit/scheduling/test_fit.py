@@ -13,8 +13,8 @@ from peloton.lifecycle.reason_text import infeasible_text
 from peloton.model.host import POD_SLOTS_UNLIMITED, HostLease, LeasedHost, ReadyGang
 from peloton.model.host_pool import DISK_LABEL, HOST_POOL_LABEL
 from peloton.model.ids import Hostname, JobId
+from peloton.model.misfit import LackingVolumeDisk
 from peloton.model.pod import AllOf, Constraint, HostLabel, Label, PodLabel, PodShape
-from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import HostKind, HostView, by_key, count_fits, infeasible, misfit
 from peloton.scheduling.placement import place
@@ -99,7 +99,7 @@ def test_a_factor_for_disk_is_not_for_volumes() -> None:
 
     too_large = replace(shape, resources=Resources(1, 1, 1_202))
     why = misfit(too_large, host)
-    assert (Misfit(HostRule.VOLUME_DISK, "disk", 1_001, 1_000, 800, "wide"), 0) == (why, count_fits(too_large, host))
+    assert (LackingVolumeDisk("wide", 1_001, 1_000, 800), 0) == (why, count_fits(too_large, host))
     assert None is misfit(replace(too_large, volume_mib=0), host)
     never = infeasible(PodShape(Resources(1, 1, 1_500), volume_mib=1_500), [HostKind(host.free, labels)])
     assert never is not None
@@ -152,5 +152,5 @@ def test_a_placement_puts_a_pod_just_where_the_judge_lets_it(
     batch = place(JobId("j"), [ReadyGang(asked, ((0, 1),))], HostLease("lease", (host,)))
 
     assert (why is None) == bool(batch.placements) == (why is None and count_fits(asked, view) > 0)
-    reported = [one.misfit for reason in batch.why for each in reason.pods for one in each.hosts]
+    reported = [one.why for reason in batch.why for each in reason.pods for one in each.hosts]
     assert [why] * (why is not None) == reported

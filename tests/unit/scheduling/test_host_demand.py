@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from peloton.model.host_pool import HostInPool, HostPool, HostPools, HostPoolTotals, Workload, sum_totals
 from peloton.model.ids import Hostname
-from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, PlacementReason, RefusingHosts
+from peloton.model.misfit import HostRule, Slots
+from peloton.model.reason import ClusterReason, NoHost, PlacementReason, RefusingHosts
 from peloton.model.resources import Resources
 from peloton.scheduling.host_demand import (
     Demand,
@@ -49,7 +50,8 @@ def test_the_default_host_pool_takes_part_by_what_is_left_to_it() -> None:
 
 
 def why(*rules: HostRule) -> PlacementReason:
-    return (ClusterReason("", pods=(NoHost(1, hosts=tuple(RefusingHosts(1, Misfit(rule)) for rule in rules)),)),)
+    hosts = tuple(RefusingHosts(1, Slots(rule)) for rule in rules)
+    return (ClusterReason("", pods=(NoHost(1, hosts=hosts),)),)
 
 
 def test_only_pods_that_more_hosts_would_help_count() -> None:

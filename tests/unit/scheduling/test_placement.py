@@ -13,8 +13,9 @@ from peloton.lifecycle.constraints import pod_labels_named
 from peloton.lifecycle.reason_text import placement_text
 from peloton.model.host import POD_SLOTS_UNLIMITED, HostLease, LeasedHost, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
+from peloton.model.misfit import HostRule, LackingAmount, Refused, UnmetConstraint
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
-from peloton.model.reason import ClusterReason, HostRule, Misfit, NoHost, RefusingHosts
+from peloton.model.reason import ClusterReason, NoHost, RefusingHosts
 from peloton.model.resources import Resources
 from peloton.ports import Placer
 from peloton.scheduling.placement import FirstFitPlacer, place
@@ -135,7 +136,7 @@ def test_reasons_count_hosts_by_rule() -> None:
     batch = place(
         JOB,
         singles(wanted, 2),
-        HostLease("lease", tuple(hosts), {wanted: (RefusingHosts(3, Misfit(HostRule.MAINTENANCE)),)}),
+        HostLease("lease", tuple(hosts), {wanted: (RefusingHosts.of(3, Refused(HostRule.MAINTENANCE)),)}),
     )
 
     assert placement_text(batch.why) == (
@@ -143,9 +144,9 @@ def test_reasons_count_hosts_by_rule() -> None:
         "3 hosts: in maintenance)"
     )
     refusing = (
-        RefusingHosts(1, Misfit(HostRule.CONSTRAINT, name="label rack=a")),
-        RefusingHosts(2, Misfit(HostRule.FREE_RESOURCES, "cpu", wanted=4_000, left=2_500)),
-        RefusingHosts(3, Misfit(HostRule.MAINTENANCE)),
+        RefusingHosts.of(1, UnmetConstraint("label rack=a")),
+        RefusingHosts.of(2, LackingAmount(HostRule.FREE_RESOURCES, "cpu", 4_000, 2_500)),
+        RefusingHosts.of(3, Refused(HostRule.MAINTENANCE)),
     )
     assert batch.why == (ClusterReason(pods=(NoHost(2, False, refusing),)),)
 

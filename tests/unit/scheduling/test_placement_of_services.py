@@ -12,8 +12,9 @@ from peloton.lifecycle.constraints import evaluate
 from peloton.lifecycle.reason_text import placement_text
 from peloton.model.host import LeasedHost, ReadyGang
 from peloton.model.ids import Hostname
+from peloton.model.misfit import HostRule, Refused
 from peloton.model.pod import PodLabel, PodShape, Strategy
-from peloton.model.reason import HostRule, Misfit, NoHost, RefusingHosts
+from peloton.model.reason import NoHost, RefusingHosts
 from peloton.model.resources import Resources
 from peloton.scheduling.placement import place
 from tests.unit.scheduling.test_placement import JOB, host, lease, shape, singles, where
@@ -93,7 +94,7 @@ def test_a_pod_waits_for_its_host_or_goes_elsewhere() -> None:
     waiting = place(JOB, [back], replace(offered, awaited=((5, Hostname("h1")),)))
 
     assert ((), 1) == (waiting.placements, waiting.unplaced_count)
-    assert (NoHost(1, hosts=(RefusingHosts(1, Misfit(HostRule.RETURN)),)),) == waiting.why[0].pods
+    assert (NoHost(1, hosts=(RefusingHosts.of(1, Refused(HostRule.RETURN)),)),) == waiting.why[0].pods
     assert {"h2": [5]} == where(place(JOB, [back], offered))
 
 

@@ -15,8 +15,8 @@ from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.host import HostLease, LeasedHost, PlacementBatch, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount, Domains, Layout, Spread
+from peloton.model.misfit import SkewExceeded
 from peloton.model.pod import PodShape, Strategy
-from peloton.model.reason import HostRule, Misfit
 from peloton.model.resources import Resources
 from peloton.scheduling.placement import place
 
@@ -62,7 +62,7 @@ def open_domains(**pods: int) -> DomainCount:
 
 def texts(batch: PlacementBatch) -> list[tuple[str, int]]:
     found = chain.from_iterable(no_host.hosts for reason in batch.why for no_host in reason.pods)
-    return [(misfit_text(refusing.misfit), refusing.host_count) for refusing in found]
+    return [(misfit_text(refusing.why), refusing.host_count) for refusing in found]
 
 
 RACK = Spread("rack")
@@ -232,5 +232,5 @@ def test_a_lease_without_counts_places_nothing_under_a_hard_bound() -> None:
 
 def test_the_reason_names_the_numbers() -> None:
     """The reason has the rule, the lowest domain, and the bound."""
-    skewed = Misfit(HostRule.SKEW, "c", 2, 1, 1, "rack")
+    skewed = SkewExceeded("rack", "c", 1, 2, 1)
     assert "at most 2 pods of the job in a rack: rack=c has 1, max skew 1" == misfit_text(skewed)
