@@ -373,7 +373,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     async with _wakers(shared) as wakers:
 
         async def lead() -> Leading:
-            watch = DrainWatch(wakers.jobs, wakers)
+            watch = DrainWatch(wakers.pods, wakers)
             failed: asyncio.Future[None] = loop.create_future()
             give_up = partial(_fail, loop, failed)
             core = HostManagerCore(

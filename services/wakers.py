@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from temporalio.client import Client
 
 from peloton.model.ids import Hostname, JobId
+from services.job_rollup import JobRollUp
 from services.job_waker import JobWaker
 from services.lifecycles import DAEMON, JOB, LIFECYCLES, MAINTENANCE, MIGRATION, REBALANCE, StoredLifecycle
 from services.storage.storage import Storage
@@ -18,8 +19,8 @@ from workflows.policies import Policies
 
 
 class Wakers:
-    """Implements ``api.wake.Wakers`` and ``ports.HostLifecycles``; ``jobs`` implements ``ports.PodLifecycles``, and
-    ``daemons`` ``ports.Lifecycles``. Construct it in its event loop.
+    """Implements ``api.wake.Wakers`` and ``ports.HostLifecycles``; ``pods`` implements ``ports.PodLifecycles``, and
+    ``jobs`` and ``daemons`` ``ports.Lifecycles``. Construct it in its event loop.
     """
 
     def __init__(
@@ -36,6 +37,8 @@ class Wakers:
         self._stored, self._cluster = stored, cluster
         paths = PoolPaths(stored.pools.specs)
         self.jobs = JobWaker(client, stored, policies, rank=rank, pool_path=paths, interval_s=interval_s)
+        rest_s = JOB.interval_s if interval_s is None else interval_s
+        self.pods = JobRollUp(stored.jobs.roll_up, self.jobs, rest_s)
         self._wakers: dict[str, Waker] = {
             kind: Waker(row, client, stored, policies, rank=rank, pool_path=paths, interval_s=interval_s)
             for kind, row in LIFECYCLES.items()
@@ -45,6 +48,7 @@ class Wakers:
         self.daemons = self._wakers[DAEMON.kind]
 
     async def close(self) -> None:
+        await self.pods.close()
         for waker in self._wakers.values():
             await waker.close()
 

@@ -31,6 +31,7 @@ _GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "servic
 _WAKES = May(
     (
         "peloton.model",
+        "services.job_rollup",
         "services.job_waker",
         "services.lifecycles",
         "services.storage.storage",
@@ -112,6 +113,7 @@ MAY: dict[str, May] = {
         ),
         ("opentelemetry", "temporalio"),
     ),
+    "services.job_rollup": May(("peloton.model", "services.job_waker")),
     "services.job_waker": _WAKES,
     "services.wakers": _WAKES,
     "services.temporal_watch": May(

@@ -15,6 +15,7 @@ from opentelemetry.metrics import CallbackOptions
 
 from peloton.model.ids import JobId
 from peloton.model.job import RolledUp
+from services.job_rollup import JobRollUp
 from services.job_waker import JobWaker
 from services.lifecycles import Lifecycle
 from services.temporal_connection import CAUSE
@@ -220,6 +221,7 @@ async def test_counting_holds_no_signal_up() -> None:
         async def _signal(self, key: str) -> None:
             reported.append(key)
 
+    class SlowRollUp(JobRollUp):
         async def _count_jobs(self, quiet: Any) -> None:
             await counted.wait()
             await super()._count_jobs(quiet)
@@ -228,8 +230,9 @@ async def test_counting_holds_no_signal_up() -> None:
         return RolledUp(list(job_ids), [])
 
     no_client: Any = None
-    jobs = Signalled(no_client, job_storage(lambda _: None, roll_up), Policies())
-    jobs.pods_changed([JobId("counted")], "pods changed on their hosts")
+    jobs = Signalled(no_client, job_storage(lambda _: None), Policies())
+    rollup = SlowRollUp(roll_up, jobs, INTERVAL_S)
+    rollup.pods_changed([JobId("counted")], "pods changed on their hosts")
     await asyncio.sleep(1.0)
     jobs.jobs_changed([JobId("stopped")])
     await asyncio.sleep(1.0)
@@ -237,6 +240,7 @@ async def test_counting_holds_no_signal_up() -> None:
     counted.set()
     await asyncio.sleep(5.0)
     assert ["stopped", "counted"] == reported
+    await rollup.close()
     await jobs.close()
 
 

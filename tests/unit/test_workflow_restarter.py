@@ -87,7 +87,7 @@ def moves(**ids: Any) -> Any:
 
 def storage() -> Any:
     return SimpleNamespace(
-        jobs=SimpleNamespace(get=job),
+        jobs=SimpleNamespace(get=job, roll_up=None),
         pools=SimpleNamespace(specs=list),
         maintenance=SimpleNamespace(
             get=lambda cluster, host: HostMaintenance(cluster, Hostname(host), HostState.UP, HostState.DOWN)

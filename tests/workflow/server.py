@@ -69,11 +69,9 @@ def signal_all(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
     return RolledUp(list(job_ids), [])
 
 
-def job_storage(
-    get: Callable[[JobId], JobRecord | None], roll_up: Callable[[Sequence[JobId], int], RolledUp] = signal_all
-) -> Any:
+def job_storage(get: Callable[[JobId], JobRecord | None]) -> Any:
     """Storage of jobs alone, for their wakers."""
-    return SimpleNamespace(jobs=SimpleNamespace(get=get, roll_up=roll_up))
+    return SimpleNamespace(jobs=SimpleNamespace(get=get, roll_up=signal_all))
 
 
 def story_storage(story: ServerStory, **rows: Any) -> Any:

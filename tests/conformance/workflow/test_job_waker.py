@@ -17,6 +17,7 @@ from peloton.errors import Unavailable
 from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobRecord, RolledUp
 from services import waker as wakers
+from services.job_rollup import JobRollUp
 from services.job_waker import JobWaker
 from services.temporal import BATCH_QUEUE, register_search_attributes
 from services.temporal_connection import connect, connect_config
@@ -25,10 +26,6 @@ from tests.workflow.fakes import FakeRecords
 from tests.workflow.server import STARTUP_TIMEOUT, TEMPORAL, histories_of, job_storage, server_story, wait_until
 from workflows.attributes import SEARCH_ATTRIBUTES
 from workflows.policies import Policies
-
-
-def no_roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
-    raise AssertionError("only changes of pods ask for it")
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +39,7 @@ async def test_changes_are_coalesced(client: Client) -> None:
     async with server_story(client, hosts=0) as story:
         job = await story.submit(1)
         await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 1, "placement")
-        waker = JobWaker(client, job_storage(FakeRecords(story.cluster).get, no_roll_up), Policies(), interval_s=0.2)
+        waker = JobWaker(client, job_storage(FakeRecords(story.cluster).get), Policies(), interval_s=0.2)
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
 
@@ -92,7 +89,7 @@ async def test_ended_and_unknown_jobs_are_left_alone(client: Client) -> None:
             asked.append(job_id)
             return FakeRecords(story.cluster).get(job_id)
 
-        waker = JobWaker(client, job_storage(find, no_roll_up), Policies(), interval_s=0.01)
+        waker = JobWaker(client, job_storage(find), Policies(), interval_s=0.01)
         waker.jobs_changed([job, unknown])
         await wait_until(lambda: {job, unknown} == set(asked), "both jobs looked up")
         await waker.close()
@@ -123,13 +120,14 @@ async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
         def roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
             return RolledUp([job for job in job_ids if job == busy], [job for job in job_ids if job != busy])
 
-        waker = Waker(
-            client, job_storage(FakeRecords(story.cluster).get, roll_up), Policies(), interval_s=0.01, show_s=show_s
-        )
+        stored = job_storage(FakeRecords(story.cluster).get)
+        waker = Waker(client, stored, Policies(), interval_s=0.01, show_s=show_s)
+        rollup = JobRollUp(roll_up, waker, interval_s=0.01)
         begin_s = asyncio.get_running_loop().time()
-        waker.pods_changed(jobs)
+        rollup.pods_changed(jobs)
         await wait_until(lambda: shown in reported, "who has something to show")
         took_s = asyncio.get_running_loop().time() - begin_s
+        await rollup.close()
         await waker.close()
         story.cluster.add_hosts(1)
         for job in jobs:
@@ -150,10 +148,12 @@ async def test_jobs_that_cannot_be_counted_are_reported(client: Client) -> None:
     def roll_up(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
         raise Unavailable("database away")
 
-    waker = Waker(client, job_storage(lambda _: None, roll_up), Policies(), interval_s=0.01)
+    waker = Waker(client, job_storage(lambda _: None), Policies(), interval_s=0.01)
+    rollup = JobRollUp(roll_up, waker, interval_s=0.01)
     job = new_job_id()
-    waker.pods_changed([job])
-    await wait_until(lambda: [job] == reported, "the job is told")
+    rollup.pods_changed([job])
+    await wait_until(lambda: [job] == reported, "the signal")
+    await rollup.close()
     await waker.close()
 
 
@@ -170,7 +170,7 @@ async def test_storage_error_does_not_end_the_waker(client: Client, error: Excep
                 raise errors.pop()
             return FakeRecords(story.cluster).get(job_id)
 
-        waker = JobWaker(client, job_storage(find, no_roll_up), story.policies, interval_s=0.01)
+        waker = JobWaker(client, job_storage(find), story.policies, interval_s=0.01)
         waker.jobs_changed([record.job_id])
         await wait_until(lambda: story.cluster.calls["create"] > 0, "workflow started")
         await story.result(record.job_id)
@@ -183,7 +183,7 @@ async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
     (port,) = free_ports(1)
     client = await connect(connect_config(f"127.0.0.1:{port}", environment={}))
     record_of: dict[JobId, JobRecord] = {}
-    waker = JobWaker(client, job_storage(record_of.get, no_roll_up), Policies(), interval_s=0.01)
+    waker = JobWaker(client, job_storage(record_of.get), Policies(), interval_s=0.01)
     with caplog.at_level(logging.WARNING, logger=wakers.__name__):
         waker.jobs_changed([new_job_id()])
         await wait_until(lambda: len(caplog.records) >= 2, "two attempts failed")
@@ -215,7 +215,7 @@ def test_changes_after_the_end_are_dropped(temporal_address: str) -> None:
     config = connect_config(temporal_address, environment={})
 
     async def make() -> JobWaker:
-        waker = JobWaker(await connect(config), job_storage(lambda _: None, no_roll_up), Policies())
+        waker = JobWaker(await connect(config), job_storage(lambda _: None), Policies())
         await waker.close()
         return waker
 
@@ -228,7 +228,7 @@ async def test_signals_say_why(temporal_address: str) -> None:
     async with server_story(client, hosts=0) as story:
         job = await story.submit(1)
         await wait_until(lambda: story.cluster.calls["ready_gangs"] >= 1, "placement")
-        waker = JobWaker(client, job_storage(FakeRecords(story.cluster).get, no_roll_up), Policies(), interval_s=0.2)
+        waker = JobWaker(client, job_storage(FakeRecords(story.cluster).get), Policies(), interval_s=0.2)
         settled = story.cluster.calls["settle"]
         waker.jobs_changed([job], "pods were admitted")
         waker.jobs_changed([job], "a call of the API")
