@@ -55,13 +55,12 @@ def make_external_adoption(
     pods.
     """
     from services.hostmgr.external_adoption import ExternalAdoption
-    from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 
-    if not isinstance(driver, ExternalPodsDriver):
+    if driver.capabilities.external_pods is None:
         return None
     return ExternalAdoption(
         settings.cluster,
-        driver.external,
+        driver.capabilities.external_pods,
         is_connected=lambda: driver.is_connected,
         pods=storage.external_pods,
         jobs=storage.jobs,
@@ -73,9 +72,6 @@ def make_external_adoption(
 
 
 def image_prefetcher_of(settings: Settings, driver: ClusterDriver, endpoint: ImagePrefetcher) -> ImagePrefetcher:
-    """Return the prefetcher at the ``endpoint`` of the settings; without one a driver may prefetch images itself."""
-    if settings.prefetch_url or not settings.kubernetes:
-        return endpoint
-    from services.hostmgr.kubernetes.driver import KubernetesDriver
-
-    return driver.images if isinstance(driver, KubernetesDriver) else endpoint
+    """Return the prefetcher at the ``endpoint`` of the settings; without one that of the cluster, if it has one."""
+    own = None if settings.prefetch_url else driver.capabilities.images
+    return own or endpoint

@@ -31,6 +31,8 @@ from peloton.model.pod import Label, PodShape, PodStatus, port_label
 from peloton.model.resources import Resources, compute_needed, ordinary
 from peloton.model.secret import Secret
 from peloton.model.volume import VolumeRecord
+from peloton.ports import ImagePrefetcher
+from services.hostmgr.external_port import ExternalCluster
 
 Token = tuple[str, ...]
 """Opaque data that the driver requires to acknowledge a report."""
@@ -58,6 +60,10 @@ class Capabilities:
     volumes."""
     settles_s: float = 0.0
     """Seconds after the start of a session within which hosts that the cluster knew before may register again."""
+    images: ImagePrefetcher | None = None
+    """Prefetcher of images on the hosts of the cluster."""
+    external_pods: ExternalCluster | None = None
+    """Pods of other clients of the cluster that Peloton places."""
 
 
 # Events of a driver.

@@ -108,6 +108,7 @@ class KubernetesDriver:
             measures_use=True,
             serves_files=True,
             has_disruption_budgets=True,
+            images=self.images,
             keeps_volumes=bool(settings.volumes),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from peloton.model.ids import PodId
 from peloton.model.job import JobType
@@ -30,6 +31,7 @@ class ExternalPodsDriver(KubernetesDriver):
         super().__init__(settings)
         gone = self.view.external_pod_gone
         self.external = ExternalPods(self.api, settings.cluster, self._host_id, self._publish, uids_of, gone)
+        self.capabilities = replace(self.capabilities, external_pods=self.external)
         self._external_news = Reflector(self.api, EXTERNAL_PODS, self.external)
         self._resent_at_s = 0.0
 
