@@ -177,7 +177,9 @@ async def _run_roles(settings: Settings, roles: Sequence[str], upgrade: bool, he
             gang_placement_s=settings.gang_placement_timeout_s,
             gang_launch_s=settings.gang_launch_timeout_s,
         )
-        shared = Shared(settings, storage, client, config, identity, channels, health, policies)
+        shared = Shared(
+            settings, storage, client, config, identity=identity, channels=channels, health=health, policies=policies
+        )
         probe = partial(storage.leases.leader, "resmgr", 0.0)
         async with probing(health, probe), asyncio.TaskGroup() as group:
             for role in dict.fromkeys(roles):
@@ -288,7 +290,13 @@ def _make_scheduled_jobs(shared: Shared, channels: AsyncLeaderChannels, calls: C
     new_jobs = NewJobs(storage.jobs, Specs(storage.pools, calls, RemoteHosts(channels)), calls)
     locks, bounds = Locks(storage.lockdowns, calls), _bounds(shared.settings)
     return ScheduledJobs(
-        storage.jobs, new_jobs, locks, storage.search, bounds, calls, lambda job: start_of(job, paths(job.respool_id))
+        storage.jobs,
+        new_jobs,
+        locks,
+        storage.search,
+        bounds=bounds,
+        calls=calls,
+        start_of=lambda job: start_of(job, paths(job.respool_id)),
     )
 
 
@@ -397,7 +405,17 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             await asyncio.to_thread(maintainer.start)
             qos = QosController(qos_settings, core, storage.host_pods, evictor, wakers.jobs)
             images = image_prefetcher_of(settings, core.driver, endpoint)
-            return await _serve_hosts(shared, wakers, core, maintainer, qos, advisor_settings, images, adoption, failed)
+            return await _serve_hosts(
+                shared,
+                wakers,
+                core,
+                maintainer,
+                qos=qos,
+                advisor_settings=advisor_settings,
+                images=images,
+                adoption=adoption,
+                failed=failed,
+            )
 
         await _lead(shared, role, stop, lead)
 

@@ -65,7 +65,14 @@ def start_of(job: JobRecord, pool: str) -> JobStart:
     attributes = {pair.key.name: pair.value for pair in labels.attributes}
     queue = queue_of(job.type)
     return JobStart(
-        job.job_id, job.name, queue, job.respool_id, labels.summary, labels.details, attributes, dict(labels.memo)
+        job.job_id,
+        job.name,
+        queue,
+        job.respool_id,
+        summary=labels.summary,
+        details=labels.details,
+        attributes=attributes,
+        memo=dict(labels.memo),
     )
 
 
@@ -188,15 +195,15 @@ class Schedules:
             _times(found.schedule.spec),
             attributes.get(JOB_NAME) or "",
             attributes.get(POOL) or "",
-            attributes.get(OWNER) or "",
-            found.schedule.state.paused,
-            found.schedule.state.note or "",
-            tuple(map(unix_ns, info.next_action_times)),
-            tuple(sorted(runs, key=lambda run: (run.scheduled_ns, run.started_ns), reverse=True)),
-            ScheduleOptions(overlap, catch_up_s, policy.pause_on_failure),
-            Counts(info.num_actions, skipped, missed),
-            unix_ns(info.created_at),
-            base64.b64decode(input.config),
+            owner=attributes.get(OWNER) or "",
+            paused=found.schedule.state.paused,
+            note=found.schedule.state.note or "",
+            next_ns=tuple(map(unix_ns, info.next_action_times)),
+            runs=tuple(sorted(runs, key=lambda run: (run.scheduled_ns, run.started_ns), reverse=True)),
+            options=ScheduleOptions(overlap, catch_up_s, policy.pause_on_failure),
+            counts=Counts(info.num_actions, skipped, missed),
+            created_ns=unix_ns(info.created_at),
+            config=base64.b64decode(input.config),
         )
 
     @_translate_errors
@@ -257,10 +264,10 @@ async def _run(one: WorkflowExecution) -> Run:
         state,
         unix_ns(attributes.get(SCHEDULED_TIME)),
         unix_ns(one.start_time),
-        unix_ns(one.close_time),
-        attributes.get(JOB_ID) or "",
-        (attributes.get(JOB_NAME) or "") if attributes.get(JOB_ID) else "",
-        str((await one.memo()).get(REASON, "")),
+        ended_ns=unix_ns(one.close_time),
+        job_id=attributes.get(JOB_ID) or "",
+        job_name=(attributes.get(JOB_NAME) or "") if attributes.get(JOB_ID) else "",
+        reason=str((await one.memo()).get(REASON, "")),
     )
 
 
@@ -271,11 +278,11 @@ def _parse_listed(one: temporal.ScheduleListDescription, last: Run | None) -> Sc
         _times(schedule.spec) if schedule else Times(),
         attributes.get(JOB_NAME) or "",
         attributes.get(POOL) or "",
-        attributes.get(OWNER) or "",
-        schedule.state.paused if schedule else False,
-        (schedule.state.note or "") if schedule else "",
-        tuple(map(unix_ns, one.info.next_action_times)) if one.info else (),
-        (last,) if last else (),
+        owner=attributes.get(OWNER) or "",
+        paused=schedule.state.paused if schedule else False,
+        note=(schedule.state.note or "") if schedule else "",
+        next_ns=tuple(map(unix_ns, one.info.next_action_times)) if one.info else (),
+        runs=(last,) if last else (),
     )
 
 

@@ -130,7 +130,17 @@ class TemporalWatch:
                     self._failing_tasks(),
                     self._read_failed(),
                 )
-            seen = TemporalSnapshot("", len(QUEUES), unserved, tasks, task_count, failed, failed_count, gone, waiting)
+            seen = TemporalSnapshot(
+                "",
+                len(QUEUES),
+                unserved,
+                tasks,
+                task_count=task_count,
+                failed=failed,
+                failed_count=failed_count,
+                gone_version=gone,
+                waiting_versions=waiting,
+            )
         except (RPCError, RuntimeError, OSError, TimeoutError) as error:
             seen = TemporalSnapshot(_fault_of(error))
         self._known = began_s, seen

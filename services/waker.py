@@ -131,7 +131,7 @@ class Waker:
         if self._rank is not Rank.PEOPLE and not (await self._failed.evaluate(row.workflow_id(key))).is_due:
             return
         labels = await asyncio.to_thread(row.labels, found, self._pool_path)
-        await start(self._client, row, key, found, labels, self._policies, self._task_queue)
+        await start(self._client, row, key, found, labels=labels, policies=self._policies, task_queue=self._task_queue)
 
     async def _signal(self, key: str) -> None:
         """Signal the workflow of a key. Start it if it is missing: it may have failed, or the object was created while

@@ -93,9 +93,9 @@ async def read_fleet(client: Client, *, with_past: bool = False) -> Fleet:
         at_work,
         {one.build: one for one in versions},
         ramping.build_id,
-        routing.ramping_version_percentage if ramping.build_id else 0.0,
-        _seconds(routing.ramping_version_percentage_changed_time),
-        described.conflict_token,
+        percent=routing.ramping_version_percentage if ramping.build_id else 0.0,
+        step_since_s=_seconds(routing.ramping_version_percentage_changed_time),
+        token=described.conflict_token,
     )
 
 

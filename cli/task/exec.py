@@ -109,7 +109,13 @@ class Session:
     def open(self) -> AgentSession:
         terminal = window_size() if self.with_terminal else None
         session = AgentSession(
-            agents.access(), self.host, int(self.port), self.container_id, str(uuid.uuid4()), self.argv, terminal
+            agents.access(),
+            self.host,
+            int(self.port),
+            self.container_id,
+            session_id=str(uuid.uuid4()),
+            argv=self.argv,
+            terminal=terminal,
         )
         session.open()
         return session

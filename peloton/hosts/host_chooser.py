@@ -128,9 +128,9 @@ class HostChooser:
                 name in table.closed,
                 pods.on_host(name, named),
                 table.capacity_of(name),
-                avoidance.is_last(name),
-                pods.ports_on(name),
-                fleet.loads.of(fleet.row_of[name]),
+                is_deprioritized=avoidance.is_last(name),
+                ports_in_use=pods.ports_on(name),
+                load_beyond=fleet.loads.of(fleet.row_of[name]),
             )
             for name, host in choice.picked.items()
         )

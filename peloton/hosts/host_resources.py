@@ -107,5 +107,15 @@ def make_leased_host(
 ) -> LeasedHost:
     """Returns the leased host. ``ports_in_use`` are ports that may not be assigned, even if the cluster offers them."""
     revocable = Resources() if is_closed else host.revocable
-    amounts, labels = (host.free, revocable, ranges_without(host.ports, ports_in_use)), host.label_pairs
-    return LeasedHost(host.hostname, *amounts, labels, pods, capacity, is_deprioritized, host.pod_slots, load_beyond)
+    return LeasedHost(
+        host.hostname,
+        host.free,
+        revocable,
+        ranges_without(host.ports, ports_in_use),
+        labels=host.label_pairs,
+        pod_labels=pods,
+        capacity=capacity,
+        is_deprioritized=is_deprioritized,
+        pod_slots=host.pod_slots,
+        load_beyond=load_beyond,
+    )

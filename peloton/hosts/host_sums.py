@@ -32,7 +32,16 @@ class HostSums:
         slack_held = sum(host.revocable_held.cpu_milli for host in registered.holders.values())
         use = Resources(sum(use.cpu_milli for use in uses.values()), sum(use.memory_mib for use in uses.values()))
         allocation = held + Resources(cpu_milli=slack_held)
-        return ClusterSums(capacity, total, allocation, slack_held, revocable.cpu_milli, use, len(uses), states)
+        return ClusterSums(
+            capacity,
+            total,
+            allocation,
+            slack_held,
+            slack_milli=revocable.cpu_milli,
+            use=use,
+            measured_count=len(uses),
+            states=states,
+        )
 
     def _states(self) -> dict[HostState, int]:
         """Returns the number of hosts in each state; maintenance by Peloton takes precedence over the cluster's

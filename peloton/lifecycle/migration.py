@@ -169,11 +169,11 @@ def progress_of(
         tuple(under_way[:SERVICES_NAMED_MAX]),
         done_count,
         len(services),
-        sum(one.moved_count for one in services),
-        sum(one.left_count for one in under_way),
-        batch_left_count,
-        tuple(to_wake),
-        "; ".join(waits[:SERVICES_NAMED_MAX]),
+        moved_count=sum(one.moved_count for one in services),
+        left_count=sum(one.left_count for one in under_way),
+        batch_left_count=batch_left_count,
+        to_wake=tuple(to_wake),
+        waiting_for="; ".join(waits[:SERVICES_NAMED_MAX]),
     )
 
 

@@ -143,7 +143,7 @@ def report_red_marks(
     advice = "peloton host advice --mark red"
     slow = [
         Problem(WARNING, f"Service {names.get(one.job_id) or one.job_id} is marked RED: {one.reason}", SubjectKind.JOB,
-                one.job_id, cluster, one.since_ns, advice)
+                one.job_id, cluster=cluster, since_ns=one.since_ns, command=advice)
         for one in services
     ]  # fmt: skip
     return [
@@ -166,7 +166,17 @@ def late_drains(maintained: Iterable[HostMaintenance], now_ns: int) -> list[Prob
         text = f"The drain of host {host.hostname} is {over} beyond its deadline"
         text += f": {left} pods are left and wait for {waits}" if waits else ""
         command = f"peloton host maintenance status {host.hostname}"
-        found.append(Problem(WARNING, text, SubjectKind.HOST, host.hostname, host.cluster, host.deadline_ns, command))
+        found.append(
+            Problem(
+                WARNING,
+                text,
+                SubjectKind.HOST,
+                host.hostname,
+                cluster=host.cluster,
+                since_ns=host.deadline_ns,
+                command=command,
+            )
+        )
     return truncate(found, "more drains are beyond their deadlines")
 
 
@@ -187,7 +197,11 @@ def report_blocked_drains(maintained: Iterable[HostMaintenance], now_ns: int, na
         text += f"and pods hold it up: {why}" + (f"; and {format_count(more, 'more job')}" if more else "")
         text += f". It may be forced in {span_text((deadline_ns - now_ns) / NS_PER_S)}"
         command = f"peloton host maintenance status {host.hostname}"
-        found.append(Problem(WARNING, text, SubjectKind.HOST, host.hostname, host.cluster, since_ns, command))
+        found.append(
+            Problem(
+                WARNING, text, SubjectKind.HOST, host.hostname, cluster=host.cluster, since_ns=since_ns, command=command
+            )
+        )
     return truncate(found, "more drains are held up")
 
 
@@ -199,7 +213,17 @@ def report_lost_volumes(volumes: Sequence[VolumeRecord], total: int, names: Name
         text = f"Volume {one.volume_id} on host {one.host} is {one.state}{why}: instance {one.instance_id} of "
         text += f"{job_text(one.job_id, names)} waits for it"
         command = f"peloton volume get {one.volume_id}"
-        found.append(Problem(CRITICAL, text, SubjectKind.JOB, one.job_id, one.cluster, one.changed_ns, command))
+        found.append(
+            Problem(
+                CRITICAL,
+                text,
+                SubjectKind.JOB,
+                one.job_id,
+                cluster=one.cluster,
+                since_ns=one.changed_ns,
+                command=command,
+            )
+        )
     return truncate(found, "more volumes are LOST", total)
 
 
@@ -210,7 +234,17 @@ def stuck_updates(updates: Sequence[tuple[str, UpdateRecord]], total: int) -> li
     for name, update in updates:
         if what := _describe_stuck(update):
             text, command = f"The update of service {name} {what}", f"peloton job why {update.job_id}"
-            found.append(Problem(WARNING, text, SubjectKind.JOB, update.job_id, "", update.updated_ns, command))
+            found.append(
+                Problem(
+                    WARNING,
+                    text,
+                    SubjectKind.JOB,
+                    update.job_id,
+                    cluster="",
+                    since_ns=update.updated_ns,
+                    command=command,
+                )
+            )
     return truncate(found, "more updates of services have failed or stand still", total)
 
 
@@ -286,12 +320,24 @@ def lacking_pools(heads: Sequence[tuple[str, str, str, float]], now_ns: int) -> 
         held = f"; held by {holders}" if holders else ""
         text = f"Pool {path} has waited for {span_text(waited_s)} for what it is entitled to: {why}{held}"
         since_ns = now_ns - round(waited_s * NS_PER_S)
-        found.append(Problem(WARNING, text, SubjectKind.POOL, path, "", since_ns, f"peloton respool why {path}"))
+        found.append(
+            Problem(
+                WARNING,
+                text,
+                SubjectKind.POOL,
+                path,
+                cluster="",
+                since_ns=since_ns,
+                command=f"peloton respool why {path}",
+            )
+        )
     return truncate(found, "more pools wait for what they are entitled to")
 
 
 def _host_problem(severity: Severity, text: str, name: str, cluster: str, since_ns: int = 0) -> Problem:
-    return Problem(severity, text, SubjectKind.HOST, name, cluster, since_ns, f"peloton host why {name}")
+    return Problem(
+        severity, text, SubjectKind.HOST, name, cluster=cluster, since_ns=since_ns, command=f"peloton host why {name}"
+    )
 
 
 def truncate(found: list[Problem], others: str, total: int | None = None) -> list[Problem]:

@@ -133,14 +133,26 @@ def _of_workflow(workflow_id: str, text: str, since_ns: int = 0) -> Problem:
     warning = Severity.WARNING
     match workflow_id.split("/"):
         case [kind, job_id, *_] if kind in _OF_JOBS:
-            return Problem(warning, text, SubjectKind.JOB, job_id, "", since_ns, f"peloton job why {job_id}")
+            return Problem(
+                warning,
+                text,
+                SubjectKind.JOB,
+                job_id,
+                cluster="",
+                since_ns=since_ns,
+                command=f"peloton job why {job_id}",
+            )
         case ["maintenance", cluster, hostname]:
             command = f"peloton host maintenance status {hostname}"
-            return Problem(warning, text, SubjectKind.HOST, hostname, cluster, since_ns, command)
+            return Problem(
+                warning, text, SubjectKind.HOST, hostname, cluster=cluster, since_ns=since_ns, command=command
+            )
         case ["rebalance", cluster]:
             command = "peloton host rebalance status"
-            return Problem(warning, text, SubjectKind.CLUSTER, cluster, cluster, since_ns, command)
-    return Problem(warning, text, SubjectKind.ROLE, "worker", "", since_ns, STATUS)
+            return Problem(
+                warning, text, SubjectKind.CLUSTER, cluster, cluster=cluster, since_ns=since_ns, command=command
+            )
+    return Problem(warning, text, SubjectKind.ROLE, "worker", cluster="", since_ns=since_ns, command=STATUS)
 
 
 # -- job why ------------------------------------------------------------------------------------------------------

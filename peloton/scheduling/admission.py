@@ -111,7 +111,9 @@ def admit(
     for row in [r for r in rows if r >= begin_at] + [r for r in rows if r < begin_at]:
         for kind in QueueKind:
             runs = waiting[row].get(kind, ())
-            for chosen in _admit_queue(ledger, later, row, kind, runs, pod_limit, backfill, admission):
+            for chosen in _admit_queue(
+                ledger, later, row, kind, runs=runs, pod_limit=pod_limit, backfill=backfill, notes=admission
+            ):
                 admitted.append(chosen)
                 pod_limit -= chosen.gang_count * chosen.run.gang_size
             if pod_limit <= 0:
@@ -252,7 +254,19 @@ def first_refusal(
                 continue
             bound = ever[kind] if is_final and ever else allowed[kind]
             name, free = RESOURCE_KINDS[kind], max(left, 0)
-            return Reason(rule, path, name, amount, free, bound, run.gang_size, "", is_final, host_pools, backfill_s)
+            return Reason(
+                rule,
+                path,
+                name,
+                amount,
+                left=free,
+                bound=bound,
+                gang_size=run.gang_size,
+                job_id="",
+                is_final=is_final,
+                host_pools=host_pools,
+                backfill_s=backfill_s,
+            )
     return None
 
 
@@ -342,7 +356,7 @@ class Ledger:
             first = Bound(Rule.POOL_LIMIT, path, limit, self._rows["physical"][row], limit, revocable)
             rule = Rule.SLACK_ENTITLEMENT if revocable else Rule.ENTITLEMENT
             may, used = mine.may_use[revocable][row], mine.used[revocable][row]
-            entitled = Bound(rule, path, may, used, None, False, mine.host_pools)
+            entitled = Bound(rule, path, may, used, ever=None, skip_cpu=False, host_pools=mine.host_pools)
             found = first, entitled, *self._bounds_above(self.tree.ancestors[row], revocable, part)
             self._usual[key] = found
         return found
@@ -363,7 +377,9 @@ class Ledger:
                 found.append(Bound(Rule.POOL_LIMIT, self.tree.paths[row], may, used, may, revocable))
             mine = self._parts[part]
             may, used, where = mine.capacity, mine.held, mine.host_pools
-            found.append(Bound(Rule.CLUSTER_CAPACITY, ROOT_PATH, may, used, may, revocable, where))
+            found.append(
+                Bound(Rule.CLUSTER_CAPACITY, ROOT_PATH, may, used, ever=may, skip_cpu=revocable, host_pools=where)
+            )
             self._above[key] = tuple(found)
         return self._above[key]
 

@@ -79,7 +79,16 @@ def plan_cycle(now: Snapshot) -> Plan:
     if now.evictable is not None:
         may = now.evictable
         left = now.usage.without(may.leaving)
-        evictions = preempt(now.tree, entitlement, left, now.waiting, may.held, may.due, may.pod_limit, now.backfill)
+        evictions = preempt(
+            now.tree,
+            entitlement,
+            left,
+            now.waiting,
+            held=may.held,
+            due=may.due,
+            pod_limit=may.pod_limit,
+            backfill=now.backfill,
+        )
         if evictions:
             leaving = sum_usage(evictions, may.leaving)
 
@@ -90,11 +99,11 @@ def plan_cycle(now: Snapshot) -> Plan:
         entitlement,
         now.usage,
         now.waiting,
-        now.pod_limit,
-        now.begin_at,
-        leaving,
-        now.preempts,
-        now.backfill,
+        pod_limit=now.pod_limit,
+        begin_at=now.begin_at,
+        leaving=leaving,
+        preempts=now.preempts,
+        backfill=now.backfill,
     )
 
     return Plan(entitlement, admission, evictions)

@@ -96,7 +96,15 @@ def list_waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
             key = (run.job_id, run.start)
             admitted_count = admitted.get(key, 0)
             if admitted_count:
-                yield Wait(row, path, run, run.start, admitted_count, ahead, Reason(Rule.NO_CYCLE, path))
+                yield Wait(
+                    row,
+                    path,
+                    run,
+                    run.start,
+                    gang_count=admitted_count,
+                    gangs_ahead=ahead,
+                    reason=Reason(Rule.NO_CYCLE, path),
+                )
             if admitted_count < run.gang_count:
                 heads = (admission.heads.get((row, kind, part)) for part in now.usage.parts_of(run))
                 head = min((head for head in heads if head), key=lambda head: head[0].order, default=None)
@@ -111,11 +119,22 @@ def list_waits(now: Snapshot, plan: Plan, row: int) -> Iterator[Wait]:
                     rule = Rule.PRIORITY if head[0].priority > run.priority else Rule.HEAD_OF_LINE
                     reason, blocking = Reason(rule, path, job_id=head[0].job_id), head[1]
                 start, count = run.start + admitted_count * run.gang_size, run.gang_count - admitted_count
-                yield Wait(row, path, run, start, count, ahead + admitted_count, reason, blocking)
+                yield Wait(
+                    row,
+                    path,
+                    run,
+                    start,
+                    gang_count=count,
+                    gangs_ahead=ahead + admitted_count,
+                    reason=reason,
+                    blocking=blocking,
+                )
             ahead += run.gang_count
     for gang in now.held:
         if gang.row == row:
-            yield Wait(row, path, gang.run, gang.run.start, gang.run.gang_count, 0, gang.reason)
+            yield Wait(
+                row, path, gang.run, gang.run.start, gang_count=gang.run.gang_count, gangs_ahead=0, reason=gang.reason
+            )
 
 
 def find_holders(now: Snapshot, plan: Plan, wait: Wait, held_in: UsageByJob) -> tuple[Holder, ...]:

@@ -213,8 +213,16 @@ def infeasible(shape: PodShape, hosts: Iterable[HostKind]) -> Infeasible | None:
     if not total:
         return None
     constraint = describe(shape.constraint) if shape.constraint else ""
-    amounts = compute_needed(shape.resources), largest
-    return Infeasible("", total, meeting, allowed, constraint, *amounts, served, shape.workload)
+    return Infeasible(
+        host_count=total,
+        meeting_count=meeting,
+        allowed_count=allowed,
+        constraint=constraint,
+        wanted=compute_needed(shape.resources),
+        largest=largest,
+        served_count=served,
+        workload=shape.workload,
+    )
 
 
 def _own_capacity(shape: PodShape, kind: HostKind) -> Resources:

@@ -110,10 +110,10 @@ def _pool_now(name: str, demand: Demand, of_pool: HostPoolTotals, waiting_count:
         of_pool.host_count,
         demand.pools.pools[name].minimum,
         used,
-        max(have // max(of_pool.host_count, 1), 1),
-        sum(demand.pools.of(host).current == name for host in demand.marked),
-        sum(demand.pools.of(host).current == name for host in demand.red),
-        waiting_count,
+        host_size=max(have // max(of_pool.host_count, 1), 1),
+        marked_count=sum(demand.pools.of(host).current == name for host in demand.marked),
+        red_count=sum(demand.pools.of(host).current == name for host in demand.red),
+        waiting_count=waiting_count,
     )
 
 

@@ -294,12 +294,12 @@ class _Selection:
             paths[pool],
             paths[row],
             waiting.job_id,
-            RESOURCE_KINDS[kind],
-            waiting.need[kind],
-            used,
-            may,
-            waiting.priority,
-            held.priority,
+            kind=RESOURCE_KINDS[kind],
+            wanted=waiting.need[kind],
+            held=used,
+            bound=may,
+            priority=waiting.priority,
+            own_priority=held.priority,
         )
         take(held, bounds, -count)
         one.left -= count

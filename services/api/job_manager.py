@@ -122,7 +122,13 @@ class JobManager(RollingJobs):
             peloton_pb2.ChangeLog(version=version + 1, createdAt=old.changeLog.createdAt, updatedAt=now_ns)
         )
         await self._calls.run(
-            self._records.jobs.add_instances, record.job_id, new, new.instanceCount, version, now_ns, secrets
+            self._records.jobs.add_instances,
+            record.job_id,
+            new,
+            new.instanceCount,
+            expected_version=version,
+            now_ns=now_ns,
+            secrets=secrets,
         )
         response.id.value = record.job_id
         response.message = f"added {added} instances"

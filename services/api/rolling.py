@@ -51,11 +51,11 @@ class RollingJobs(Servicer):
             request.resourceVersion,
             kind,
             UpdateSpec(batch_size=batch_size),
-            None,
-            b"",
-            instances,
-            "",
-            time.time_ns(),
+            config=None,
+            job_spec=b"",
+            instances=instances,
+            opaque="",
+            now_ns=time.time_ns(),
         )
         self._wake.wake(job.job_id)
         return job

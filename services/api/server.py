@@ -203,7 +203,7 @@ async def start(
     await server.start()
     await asyncio.gather(*(health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING) for name in ("", *SERVED)))
     log.info("api listens on %s, port %d", address, port)
-    return ApiServer(port, server, health_servicer, calls, channels, watches, bulk)
+    return ApiServer(port, server, health_servicer, calls, _channels=channels, _watches=watches, _bulk=bulk)
 
 
 def _add_health_and_reflection(server: grpc.aio.Server) -> Any:

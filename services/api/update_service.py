@@ -60,7 +60,18 @@ class UpdateService(Servicer):
             start_pods=asked.startTasks,
         )
         create, kind = self._records.updates.create, UpdateType.UPDATE
-        job = await self._calls.run(create, job_id, seen, kind, update, config, b"", (), opaque, time.time_ns())
+        job = await self._calls.run(
+            create,
+            job_id,
+            seen,
+            kind,
+            update,
+            config=config,
+            job_spec=b"",
+            instances=(),
+            opaque=opaque,
+            now_ns=time.time_ns(),
+        )
         self._wake.wake(job_id)
         return svc.CreateUpdateResponse(updateID=peloton_pb2.UpdateID(value=job.update_id))
 

@@ -158,7 +158,13 @@ class HostMaintainer:
         if due.begin:
             asked = [
                 MaintenanceRequest(
-                    name, known[name].ip, bounds.get(name, 0), deadline_s, "", known[name].capacity, pool
+                    name,
+                    known[name].ip,
+                    bounds.get(name, 0),
+                    deadline_s,
+                    reason="",
+                    capacity=known[name].capacity,
+                    to_pool=pool,
                 )
                 for name, pool in due.begin.items()
                 if name in known

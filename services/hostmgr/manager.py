@@ -53,6 +53,7 @@ from services.hostmgr.reconcile import HOST_BACK_REST_S, Reconciler, ReconcileSc
 from services.hostmgr.reports import ReportQueue, StatusWriter
 from services.hostmgr.reserver import Reserver
 from services.hostmgr.volumes import VolumeController
+from services.storage.daemons.daemons import Daemons
 from services.storage.storage import Storage
 from services.ticks import ticking
 
@@ -124,21 +125,16 @@ class HostManagerCore:
             storage.host_pods,
             storage.volumes,
             TemplateCache(storage.host_pods, storage.configs, storage.pools, storage.secrets),
-            settings.cluster,
-            self.cache,
-            driver,
-            self._status_writer,
-            in_flight,
-            self.release,
-            lambda: self._request_reconcile(ReconcileScope.UNSETTLED),
-            lambda: self._background_due.set(),
+            cluster=settings.cluster,
+            cache=self.cache,
+            driver=driver,
+            writer=self._status_writer,
+            in_flight=in_flight,
+            release=self.release,
+            unsettled=lambda: self._request_reconcile(ReconcileScope.UNSETTLED),
+            background_task=lambda: self._background_due.set(),
         )
-        evictions = None
-        if evictor is not None:
-            evictions = DaemonEvictions(settings.cluster, storage.daemons, self.cache, evictor, self.kill_evicted)
-        self.daemons = DaemonReconciler(
-            settings.cluster, storage.daemons, self.cache, driver, daemons or lifecycles, self.launch, evictions
-        )
+        self.daemons = self._make_daemons(storage.daemons, evictor, daemons or lifecycles)
         self._report_queue = ReportQueue(
             self._status_writer.commit,
             self._acknowledge,
@@ -149,6 +145,20 @@ class HostManagerCore:
         self._stopping = threading.Event()
         self._background_due = threading.Event()
         self._background_tasks = threading.Thread(target=self._run_background_tasks, name="host chores", daemon=True)
+
+    def _make_daemons(self, daemons: Daemons, evictor: Evictor | None, lifecycles: Lifecycles) -> DaemonReconciler:
+        cluster, evictions = self._settings.cluster, None
+        if evictor is not None:
+            evictions = DaemonEvictions(cluster, daemons, self.cache, evictor, self.kill_evicted)
+        return DaemonReconciler(
+            cluster,
+            daemons,
+            self.cache,
+            self.driver,
+            lifecycles=lifecycles,
+            launch=self.launch,
+            evictions=evictions,
+        )
 
     # Start and stop.
 
@@ -242,7 +252,15 @@ class HostManagerCore:
             shapes = [shape for shape, _ in gangs]
             counts = join_counts(self._count_domains(job_id, shapes, [pod.instance_id for pod in desired]), elsewhere)
             return lease_hosts(
-                self.cache, self.driver, job_id, gangs, time.monotonic, for_gang, desired, counts, waiting
+                self.cache,
+                self.driver,
+                job_id,
+                gangs,
+                clock=time.monotonic,
+                for_gang=for_gang,
+                desired=desired,
+                counts=counts,
+                waiting=waiting,
             )
 
         if _has_hard_bound(shape for shape, _ in gangs):
@@ -427,10 +445,12 @@ def lease_hosts(
 ) -> HostLease:
     """Leases offered resources, and once more when the driver obtains further offers on request."""
     holder, shapes = (job_id, for_gang), [shape for shape, _ in wanted]
-    lease = cache.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)
+    lease = cache.acquire(job_id, wanted, clock(), for_gang, desired=desired, counts=counts, waiting=waiting)
     has_deprioritized_hosts = any(host.is_deprioritized for host in lease.hosts)
     if driver.request_capacity(CapacityRequest(holder, shapes, lease.short, has_deprioritized_hosts, cache.may_fit)):
-        lease = cache.acquire(job_id, wanted, clock(), for_gang, desired, counts, waiting)  # the first lease ends
+        lease = cache.acquire(
+            job_id, wanted, clock(), for_gang, desired=desired, counts=counts, waiting=waiting
+        )  # the first lease ends
     driver.demand_met(holder, [shape for shape in shapes if shape not in lease.short])
     return lease
 

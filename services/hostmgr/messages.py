@@ -75,10 +75,10 @@ def sums_from_wire(wire: pb.SumUpHostsResponse) -> ClusterSums:
         resources_from_wire(wire.registered),
         resources_from_wire(wire.allocation),
         wire.slack_allocation_milli,
-        wire.slack_milli,
-        resources_from_wire(wire.use),
-        wire.measured_hosts,
-        {state: wire.hosts[state.value] for state in HostState},
+        slack_milli=wire.slack_milli,
+        use=resources_from_wire(wire.use),
+        measured_count=wire.measured_hosts,
+        states={state: wire.hosts[state.value] for state in HostState},
     )
 
 
@@ -267,12 +267,12 @@ def lease_from_wire(wire: pb.AcquireHostsResponse, shapes: Sequence[PodShape]) -
             resources_from_wire(h.free),
             resources_from_wire(h.revocable),
             tuple((r.begin, r.end) for r in h.ports),
-            _labels_from_wire(h),
-            tuple(((c.key, c.value), c.pod_count) for c in h.pod_labels),
-            resources_from_wire(h.capacity),
-            h.shunned,
-            h.pod_slots if h.HasField("pod_slots") else POD_SLOTS_UNLIMITED,
-            (h.cpu_beyond, h.memory_beyond),
+            labels=_labels_from_wire(h),
+            pod_labels=tuple(((c.key, c.value), c.pod_count) for c in h.pod_labels),
+            capacity=resources_from_wire(h.capacity),
+            is_deprioritized=h.shunned,
+            pod_slots=h.pod_slots if h.HasField("pod_slots") else POD_SLOTS_UNLIMITED,
+            load_beyond=(h.cpu_beyond, h.memory_beyond),
         )
         for h in wire.hosts
     )
@@ -281,7 +281,7 @@ def lease_from_wire(wire: pb.AcquireHostsResponse, shapes: Sequence[PodShape]) -
     infeasible = infeasible_shapes_from_wire(wire.infeasible, shapes)
     domains = domains_from_wire(wire.domains, shapes)
     reserved = tuple((instance, Hostname(host)) for instance, host in sorted(wire.reserved_hosts.items()))
-    return HostLease(wire.lease_id, hosts, refused, awaited, infeasible, domains, reserved)
+    return HostLease(wire.lease_id, hosts, refused, awaited, infeasible=infeasible, domains=domains, reserved=reserved)
 
 
 def placements_to_wire(placements: Sequence[Placement]) -> list[pb.Placement]:

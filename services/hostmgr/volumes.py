@@ -91,9 +91,8 @@ class VolumeController:
                 continue
             states[volume.volume_id] = state, note
             level = logging.WARNING if state is VolumeState.LOST else logging.INFO
-            log.log(
-                level, "volume %s of %s on %s is %s %s", volume.volume_id, volume.pod_name, volume.host, state, note
-            )
+            name = f"{volume.volume_id} of {volume.pod_name} on {volume.host}"
+            log.log(level, "volume %s is %s %s", name, state, note)
             if state is not volume.state:
                 changed.add(volume.job_id)
         self._volumes.note(states, now_ns)

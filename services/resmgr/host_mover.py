@@ -194,7 +194,9 @@ class HostMover:
         pools, now_s = snapshot.demand.pools, self._clock()
         past = list_past(pool.name, snapshot.made, self._wall_ns(), now_s)
         sources, lent = sources_of(pool, snapshot.takers, snapshot.givers, pools), lent_to(pool.name, pools)
-        return plan(watch, past, pool, sources, lent, snapshot.moving_count, now_s, policy)
+        return plan(
+            watch, past, pool, sources, lent=lent, moving_count=snapshot.moving_count, now_s=now_s, policy=policy
+        )
 
     def _take_snapshot(
         self, pools: HostPools | None, jobs: Sequence[JobId], queued: Sequence[tuple[Workload, Resources, int]]

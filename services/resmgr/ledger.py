@@ -181,14 +181,14 @@ class JobLedger:
             start,
             count,
             size,
-            need,
-            self.priority,
-            queue_seq,
-            footprint.preemptible,
-            footprint.revocable,
-            footprint.controller,
-            footprint.workload,
-            apart,
+            need=need,
+            priority=self.priority,
+            queue_seq=queue_seq,
+            preemptible=footprint.preemptible,
+            revocable=footprint.revocable,
+            controller=footprint.controller,
+            workload=footprint.workload,
+            apart=apart,
         )
 
     def list_held_runs(self, ranges: Sequence[HeldRange]) -> Iterator[tuple[GangRun, bool]]:

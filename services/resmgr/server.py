@@ -89,9 +89,9 @@ async def serve(
             storage.host_pools,
             storage.mover,
             storage.pods,
-            storage.host_pods,
-            host_totals,
-            mover_settings,
+            host_pods=storage.host_pods,
+            hosts=host_totals,
+            settings=mover_settings,
             queued=lambda: find_wanted_hosts(loop.state),
         )
         add_under_all_names(server, MoverService(mover, storage.mover), MOVER_SERVICE)

@@ -60,11 +60,11 @@ def mover_settings(settings: Settings) -> MoverSettings:
         settings.mover_target_percent,
         settings.mover_marked_percent,
         settings.mover_take_after_s,
-        settings.mover_take_after_urgent_s,
-        settings.mover_return_after_s,
-        settings.mover_return_after_max_s,
-        settings.mover_settle_s,
-        settings.mover_hosts_at_a_time,
-        settings.mover_hosts_per_hour,
+        take_after_red_s=settings.mover_take_after_urgent_s,
+        return_after_s=settings.mover_return_after_s,
+        return_after_max_s=settings.mover_return_after_max_s,
+        settle_s=settings.mover_settle_s,
+        hosts_at_a_time=settings.mover_hosts_at_a_time,
+        hosts_per_hour=settings.mover_hosts_per_hour,
     )
     return MoverSettings(policy, settings.mover_period_s, settings.mover_give_up_s)

@@ -148,7 +148,16 @@ def _facts_from_rest(text: str) -> InstanceFacts:
     # Old rows have no labels: a pod with a constraint on pod labels was assumed to carry them itself.
     labels = [tuple(label) for label in more[1]] if len(more) > 1 else sorted(pod_labels_named(shape.constraint))
     image = more[2] if len(more) > 2 else ""
-    return InstanceFacts("", shape, max_failures, convert.HEALTH_STATES[health], grace_s, kills, tuple(labels), image)
+    return InstanceFacts(
+        "",
+        shape,
+        max_failures,
+        convert.HEALTH_STATES[health],
+        grace_s=grace_s,
+        kill_on_preempt=kills,
+        labels=tuple(labels),
+        image=image,
+    )
 
 
 def _placement_to_json(shape: PodShape) -> list[dict[str, Any]]:

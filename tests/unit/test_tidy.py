@@ -24,6 +24,7 @@ from tests.unit.tidy import (
     TEXT_ENDINGS,
     TEXT_NAMES,
     TIDY,
+    call_faults,
     cluster_word_faults,
     docstring_faults,
     files,
@@ -204,6 +205,11 @@ def test_files_and_functions_are_short() -> None:
     none(faults)
 
 
+def test_long_calls_name_their_arguments() -> None:
+    """No call of the product has so many arguments by position that two could be exchanged unseen."""
+    none([fault for path in python_files(*PACKAGES) for fault in call_faults(path, tree_of(path))])
+
+
 def test_package_files_are_empty() -> None:
     """Every ``__init__.py`` of the project is empty, so that importing a package loads no module."""
     found = [path for path in files(*PACKAGES, "tests") if path.name == "__init__.py"]
@@ -345,6 +351,8 @@ def test_the_other_rules_notice() -> None:
 
     assert [f.partition(": ")[0] for f in size_faults(Path("a.py"), ast.parse(long), 3)] == ["a.py:3"]
     assert [f.partition(": ")[0] for f in name_faults(Path("services/helpers/a.py"))] == ["services/helpers/a.py:1"]
+    calls = ast.parse("f(1, 2, 3, 4, 5, 6)\na.f(1, 2, 3, 4, 5, 6, *more)\nTable(1, 2, 3, 4, 5, 6, 7)\n")
+    assert [f.partition(": ")[0] for f in call_faults(Path("a.py"), calls)] == ["a.py:2"]
     merged = f"a\n{'<' * 7} HEAD\nb\n=======\nc\n{'>' * 7} main\n"
     assert [f.partition(": ")[0] for f in merge_faults(Path("a.css"), merged)] == ["a.css:2", "a.css:6"]
     assert [f.partition(": ")[0] for f in path_faults(Path("a.md"), f"\nsee {folder}")] == ["a.md:2"]

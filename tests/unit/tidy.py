@@ -21,6 +21,9 @@ SKIPPED_AT_THE_TOP = {"data", "dist", "build"}
 PYMESOS = Path("services/hostmgr/mesos/pymesos")
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
+POSITIONAL_MAX = 6
+VARIADIC = {"Table", "_rule", "select", "together"}
+"""Functions that take any number of arguments of one kind."""
 
 # The inside and the workflows have no clock and no chance of their own: their callers pass both in.
 BANNED_CALLS = re.compile(
@@ -225,6 +228,15 @@ def size_faults(path: Path, tree: ast.Module, line_count: int) -> Iterator[str]:
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > FUNCTION_LINES_MAX:
                 yield f"{path}:{node.lineno}: {node.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def call_faults(path: Path, tree: ast.Module) -> Iterator[str]:
+    for node in walk(tree):
+        if isinstance(node, ast.Call) and len(node.args) > POSITIONAL_MAX:
+            name = ast.unparse(node.func).rpartition(".")[2]
+            if name not in VARIADIC:
+                count = f"{len(node.args)} arguments by position"
+                yield f"{path}:{node.lineno}: {count} in a call of {name}, limit {POSITIONAL_MAX}: name them"
 
 
 def list_raised(tree: ast.Module) -> set[str]:

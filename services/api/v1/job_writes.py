@@ -61,10 +61,10 @@ class JobWrites(Servicer):
                     config,
                     request.spec.SerializeToString(),
                     update,
-                    opaque,
-                    now_ns,
-                    key,
-                    secrets,
+                    opaque=opaque,
+                    now_ns=now_ns,
+                    key=key,
+                    secrets=secrets,
                 )
         except AlreadyExists:
             await self._ensure_workflow(job_id)
@@ -114,7 +114,14 @@ class JobWrites(Servicer):
             progress_deadline_s=asked.progress_deadline_seconds,
         )
         return await self._update(
-            job, request, UpdateType.UPDATE, update, config, spec.SerializeToString(), (), secrets
+            job,
+            request,
+            UpdateType.UPDATE,
+            update,
+            config=config,
+            sent=spec.SerializeToString(),
+            instances=(),
+            secrets=secrets,
         )
 
     @write
@@ -124,7 +131,9 @@ class JobWrites(Servicer):
         instances = list_instances(asked.ranges, job.instance_count)
         update = UpdateSpec(batch_size=asked.batch_size, in_place=asked.in_place)
         check_wanted(context)
-        version = await self._update(job, request, UpdateType.RESTART, update, None, b"", instances)
+        version = await self._update(
+            job, request, UpdateType.RESTART, update, config=None, sent=b"", instances=instances
+        )
         return svc.RestartJobResponse(version=version)
 
     async def _job_to_update(self, wire: peloton_pb2.JobID) -> JobRecord:
@@ -154,13 +163,13 @@ class JobWrites(Servicer):
                 parse_seen_version(request.version),
                 kind,
                 update,
-                config,
-                sent,
-                instances,
-                opaque_of(request.opaque_data.data),
-                time.time_ns(),
-                key,
-                secrets,
+                config=config,
+                job_spec=sent,
+                instances=instances,
+                opaque=opaque_of(request.opaque_data.data),
+                now_ns=time.time_ns(),
+                key=key,
+                secrets=secrets,
             )
         self._wake.wake(job.job_id)
         return entity_version(job.entity_version)

@@ -53,14 +53,16 @@ def _describe_registered(host: RegisteredHost, maintained: HostMaintenance | Non
     state, goal = (maintained.state, maintained.goal) if maintained else (HostState.UP, HostState.UP)
     labels = label_pairs(host.labels)
     amounts = (host.capacity, host.revocable, free)
-    return Host(host.hostname, state, *amounts, labels, host.ip, goal, host.revocable_held)
+    return Host(
+        host.hostname, state, *amounts, labels=labels, ip=host.ip, goal=goal, revocable_held=host.revocable_held
+    )
 
 
 def _withdrawn(host: RegisteredHost) -> Host:
     labels = label_pairs(host.labels)
     amounts = (NOTHING, NOTHING, NOTHING)
     goal = HostState.UP if host.state is HostState.UP else HostState.DRAINED
-    return Host(host.hostname, host.state, *amounts, labels, host.ip, goal, avoided=host.withdrawn)
+    return Host(host.hostname, host.state, *amounts, labels=labels, ip=host.ip, goal=goal, avoided=host.withdrawn)
 
 
 def _describe_unregistered(host: HostMaintenance, cluster_labels: Mapping[str, str]) -> Host:

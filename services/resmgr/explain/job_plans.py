@@ -89,7 +89,13 @@ class JobPlans:
         names = await names_of(self._records, [*in_queues(in_pool.waiting), *in_evictions(in_pool.evictions)])
         evictions = list(wire.encode_evictions(in_pool.evictions, self._loop.settings, names, job.record.job_id))
         return _answer(
-            job.record, in_pool, list(list_infeasible(job.shapes, infeasible)), capacity, why, evictions, names
+            job.record,
+            in_pool,
+            list(list_infeasible(job.shapes, infeasible)),
+            capacity,
+            why=why,
+            evictions=evictions,
+            names=names,
         )
 
     async def _daemon(self, job: _Job) -> pb.JobPlanResponse:
@@ -126,9 +132,9 @@ class JobPlans:
             [range(one.run.start, one.run.start + one.gang_count * one.run.gang_size) for one in mine],
             job.record.instance_count - in_backoff,
             in_backoff,
-            waiting,
-            list(slack_lines(other, waiting)),
-            list(islice(for_it, wire.EVICTIONS_MAX)),
+            waiting=waiting,
+            slack=list(slack_lines(other, waiting)),
+            evictions=list(islice(for_it, wire.EVICTIONS_MAX)),
         )
 
     def _ask_hosts(

@@ -127,7 +127,7 @@ class ExplainService:
         reach = await asyncio.to_thread(self._reach_of, job)
         path = self._loop.state.path_of(job.respool_id) if job.respool_id in self._loop.state.tree.row else ""
         names = await names_of(self._records, in_queues(waiting))
-        lines = [*stuck, *story(job, counts, waiting, others, failures, starting, names)]
+        lines = [*stuck, *story(job, counts, waiting, others, failures=failures, starting=starting, names=names)]
         lines += slack_lines(self._loop.state, waiting)
         lines += _list_failed_placements(self._loop.state, job, waiting)
         if job.is_active:

@@ -68,7 +68,7 @@ def evict_staying(
     if versions:
         words = {"message": f"{EVICTION_MESSAGE}{cause}", "reason": MAINTENANCE_REASON}
         why = TerminationReason.KILLED_HOST_MAINTENANCE
-        preempt_running(conn, job, False, sorted(versions.items()), words, now_ns, why)
+        preempt_running(conn, job, False, sorted(versions.items()), words=words, now_ns=now_ns, why=why)
     return sorted(versions)
 
 
@@ -88,13 +88,23 @@ def evict_job(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder
         said = eviction_text(order.why, _names(conn, order.why))
         words = {"message": said, "reason": reason_code(order.why)}
         if waiting:
-            requeue_ready(conn, order, waiting, order.is_gang and len(waiting) < order.count, words, now_ns, result)
+            requeue_ready(
+                conn,
+                order,
+                waiting,
+                order.is_gang and len(waiting) < order.count,
+                words=words,
+                now_ns=now_ns,
+                result=result,
+            )
         why, message = TerminationReason.PREEMPTED_RESOURCES, EVICTION_MESSAGE + said
-        granted = ask(conn, job, frozenset(i for i, _ in on_hosts), why, message, True, now_ns).granted
+        granted = ask(
+            conn, job, frozenset(i for i, _ in on_hosts), why, message=message, checks_sla=True, now_ns=now_ns
+        ).granted
         on_hosts = [(instance, version) for instance, version in on_hosts if instance in granted]
         if on_hosts:
             words["message"] = message
-            preempt_running(conn, job, order.is_gang, on_hosts, words, now_ns, why)
+            preempt_running(conn, job, order.is_gang, on_hosts, words=words, now_ns=now_ns, why=why)
             result.leaving += as_ranges(instance for instance, _ in on_hosts)
     return result
 

@@ -44,7 +44,15 @@ def load_of(
             add(job_id, JobType.BATCH, only_on_hosts=True)
     batch_pods = sum(count for _, count in batch)
     volumes = volume_count_outside(conn, services, spec.target)
-    return MigrationLoad(dict(moving), tuple(shapes), len(services), instances, batch_pods, dict(leaves), volumes)
+    return MigrationLoad(
+        dict(moving),
+        tuple(shapes),
+        len(services),
+        instances,
+        batch_pod_count=batch_pods,
+        leaves=dict(leaves),
+        volume_count=volumes,
+    )
 
 
 def _pods(conn: sa.Connection, job_id: str, only_on_hosts: bool) -> list[tuple[int, int, str, bool]]:

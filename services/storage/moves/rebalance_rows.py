@@ -64,7 +64,15 @@ def insert_moves(conn: sa.Connection, cluster: str, moves: Sequence[Move], now_n
     """Insert new moves, and delete the oldest."""
     first = take_numbers(conn, SEQ, len(moves))
     begun = [
-        MoveRecord(one.pod_id, one.source, one.target, one.why.goal, move_text(one), MoveState.MOVING, now_ns)
+        MoveRecord(
+            one.pod_id,
+            one.source,
+            one.target,
+            one.why.goal,
+            reason=move_text(one),
+            state=MoveState.MOVING,
+            begun_ns=now_ns,
+        )
         for one in moves
     ]
     rows = [{"cluster": cluster, "seq": seq, **_MOVES.values(one)} for seq, one in enumerate(begun, first)]

@@ -54,17 +54,23 @@ def step_service(conn: sa.Connection, migration_id: str, job_id: JobId, now_ns: 
     update = read_update(conn, job.update_id) if job.update_id else None
     if update is not None and update.is_active and step.ask:
         waits = f"update {update.update_id} to end ({update.state})"
-        write_service(conn, migration_id, job_id, ServiceState.MOVING, moved, step.left_count, waits)
+        write_service(
+            conn, migration_id, job_id, ServiceState.MOVING, moved=moved, left_count=step.left_count, waiting_for=waits
+        )
         return bool(pods.leaving)
     where_to, refusal, granted = _direction(migration), "", tuple[int, ...]()
     if step.ask:
         why = TerminationReason.KILLED_HOST_MAINTENANCE
-        grant = take_down(conn, job, frozenset(step.ask), why, f"migration {where_to}", True, now_ns)
+        grant = take_down(
+            conn, job, frozenset(step.ask), why, message=f"migration {where_to}", checks_sla=True, now_ns=now_ns
+        )
         refusal, granted = sla_text(grant.refusal) if grant.refusal else "", grant.granted
     waits = service_waits(step, refusal, len(granted), where_to.removeprefix("to "))
     state = ServiceState.DONE if step.is_done else ServiceState.MOVING
     left = step.left_count - len(granted)
-    write_service(conn, migration_id, job_id, state, moved | frozenset(granted), left, waits)
+    write_service(
+        conn, migration_id, job_id, state, moved=moved | frozenset(granted), left_count=left, waiting_for=waits
+    )
     return bool(granted or pods.leaving)
 
 

@@ -52,9 +52,9 @@ def ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> li
                 ((instance, run),),
                 _labels(facts[instance], named),
                 host if is_desired else "",
-                cluster if is_desired else "",
-                (now_ns - admitted_ns) / NS_PER_S,
-                vain_count,
+                desired_cluster=cluster if is_desired else "",
+                waited_s=(now_ns - admitted_ns) / NS_PER_S,
+                vain_count=vain_count,
             )
         )
     return gangs

@@ -66,7 +66,16 @@ def apply_statuses(
     for status in statuses:
         key = (status.pod_id.job_id, status.pod_id.instance_id)
         job, is_final, returns = jobs.get(status.pod_id.job_id), key in final, status.pod_id in no_other_host
-        after = decide(job, pods.get(key), status, cluster, outcome, batch_backoff, is_final, not returns)
+        after = decide(
+            job,
+            pods.get(key),
+            status,
+            cluster,
+            outcome=outcome,
+            batch_backoff=batch_backoff,
+            is_final=is_final,
+            has_other_host=not returns,
+        )
         if after is None:
             continue
         if not status.waits or after.state is not pods[key].state or pods[key].reason == LAUNCH_REASON:

@@ -53,7 +53,16 @@ class Disruptions(Repository):
         wanted = frozenset(instance_ids)
 
         def work(conn: sa.Connection) -> Grant:
-            return _disrupt(conn, job_id, wanted, reason, message, checks_sla, max(now_ns, self._db.clock_ns()), host)
+            return _disrupt(
+                conn,
+                job_id,
+                wanted,
+                reason,
+                message=message,
+                checks_sla=checks_sla,
+                now_ns=max(now_ns, self._db.clock_ns()),
+                host=host,
+            )
 
         return self._db.write(work)
 
@@ -109,7 +118,7 @@ def _disrupt(
         wanted = _filter_on_host(conn, job_id, wanted, host)
     if job is None:
         return Grant(tuple(sorted(wanted)))
-    return take_down(conn, job, wanted, reason, message, checks_sla, now_ns)
+    return take_down(conn, job, wanted, reason, message=message, checks_sla=checks_sla, now_ns=now_ns)
 
 
 def take_down(
@@ -122,7 +131,7 @@ def take_down(
     now_ns: int,
 ) -> Grant:
     """Restart pods as far as the SLA allows; the caller locks the job."""
-    grant = ask(conn, job, wanted, reason, message, checks_sla, now_ns)
+    grant = ask(conn, job, wanted, reason, message=message, checks_sla=checks_sla, now_ns=now_ns)
     if grant.granted:
         chosen = Chosen(job.job_id, grant.granted)
         fire(conn, chosen, Event.DISRUPT, now_ns, message=message, why=Termination(reason))
@@ -136,7 +145,9 @@ def move_pods(conn: sa.Connection, job: JobRecord, targets: Mapping[int, tuple[s
     ``targets`` maps instances to their host and the reason for the move.
     """
     reason = TerminationReason.KILLED_HOST_MAINTENANCE
-    grant = ask(conn, job, frozenset(targets), reason, "rebalancing of the cluster", True, now_ns)
+    grant = ask(
+        conn, job, frozenset(targets), reason, message="rebalancing of the cluster", checks_sla=True, now_ns=now_ns
+    )
     given = {
         instance: {"target": host, "message": why, "why": Termination(reason)}
         for instance, (host, why) in targets.items()

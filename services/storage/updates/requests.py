@@ -108,10 +108,10 @@ def roll_back_update(conn: sa.Connection, update_id: str, key: UpdateKey, now_ns
         UpdateSpec(batch_size=update.spec.batch_size, in_place=update.spec.in_place),
         config,
         read_spec(conn, job.job_id, before),
-        (),
-        update.opaque_data,
-        key,
-        Sent.of(config, ()),
+        named=(),
+        opaque=update.opaque_data,
+        key=key,
+        secrets=Sent.of(config, ()),
     )
     return create_update(conn, job.job_id, job.config_version, wanted, now_ns)
 

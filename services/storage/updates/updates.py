@@ -150,7 +150,16 @@ class Updates(Repository):
                 create_update,
                 job_id=job_id,
                 version=version,
-                wanted=Wanted(type, spec, config, job_spec, tuple(instances), opaque, key, Sent.of(config, secrets)),
+                wanted=Wanted(
+                    type,
+                    spec,
+                    config,
+                    job_spec,
+                    named=tuple(instances),
+                    opaque=opaque,
+                    key=key,
+                    secrets=Sent.of(config, secrets),
+                ),
                 now_ns=now_ns,
             )
         )

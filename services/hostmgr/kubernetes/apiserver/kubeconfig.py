@@ -214,12 +214,12 @@ def _user(name: str, fields: Section) -> UserEntry:
         fields.text("token"),
         fields.path("tokenFile"),
         fields.text("username"),
-        fields.text("password"),
-        fields.path("client-certificate"),
-        fields.data("client-certificate-data"),
-        fields.path("client-key"),
-        fields.data("client-key-data"),
-        _plugin(fields.section("exec")) if fields.has("exec") else None,
+        password=fields.text("password"),
+        certificate_file=fields.path("client-certificate"),
+        certificate_data=fields.data("client-certificate-data"),
+        key_file=fields.path("client-key"),
+        key_data=fields.data("client-key-data"),
+        plugin=_plugin(fields.section("exec")) if fields.has("exec") else None,
     )
     if not entry.token.isascii() or not entry.token.isprintable() or " " in entry.token:
         fields.refuse("token", "want printable ASCII without spaces")

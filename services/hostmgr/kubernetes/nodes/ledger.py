@@ -251,7 +251,16 @@ class Ledger:
         if volumes:
             volumes -= {demand.volume for demand in line.demands.values()}
         return FreeResources(
-            resources_id, node.name, node.uid, free, slack, ports, node.labels, line.goes_ns, line.slots, volumes
+            resources_id,
+            node.name,
+            node.uid,
+            free,
+            revocable=slack,
+            ports=ports,
+            labels=node.labels,
+            goes_ns=line.goes_ns,
+            pod_slots=line.slots,
+            volumes=volumes,
         )
 
     def give_back(self, resources_ids: Sequence[str]) -> None:

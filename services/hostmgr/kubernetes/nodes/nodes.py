@@ -62,14 +62,14 @@ def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
         meta["uid"],
         _address(status),
         capacity_of(allocatable),
-        int(amount(allocatable.get("pods", "0"))),
-        labels | {HOSTNAME_LABEL: name},
-        _is_ready(status),
-        maintenance if maintenance in (DRAINING, DOWN) else "",
-        bool(spec.get("unschedulable")),
-        _ports(annotations, settings),
-        _withdrawn(spec, settings.taint, is_cordoned_by_us=CORDONED in annotations),
-        volumes_of(annotations),
+        pods_max=int(amount(allocatable.get("pods", "0"))),
+        labels=labels | {HOSTNAME_LABEL: name},
+        is_ready=_is_ready(status),
+        maintenance=maintenance if maintenance in (DRAINING, DOWN) else "",
+        is_cordoned=bool(spec.get("unschedulable")),
+        ports=_ports(annotations, settings),
+        withdrawn=_withdrawn(spec, settings.taint, is_cordoned_by_us=CORDONED in annotations),
+        volumes=volumes_of(annotations),
     )
 
 

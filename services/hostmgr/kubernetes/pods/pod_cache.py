@@ -251,5 +251,7 @@ def _report(own: OwnPod, state: PodState, time_ns: int, reason: str, message: st
     pod_id = pod_id_of(own.name)
     status = None
     if pod_id is not None:
-        status = PodStatus(pod_id, state, time_ns, own.node, own.host_id, message, reason, cause=cause)
+        status = PodStatus(
+            pod_id, state, time_ns, own.node, agent_id=own.host_id, message=message, reason=reason, cause=cause
+        )
     return PodReport(own.name, state.value, lambda: status, ("", own.name, own.uid, f"{state.value}!"))

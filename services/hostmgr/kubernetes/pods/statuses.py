@@ -79,7 +79,10 @@ def stuck(
         token = (meta.get("namespace", ""), meta["name"], meta.get("uid", ""), reason)
         end = (PodState.FAILED, cause)
         return PodReport(
-            meta["name"], end[0].value, partial(_make_end, pod, *end, message, reason, host_id, now_s), token
+            meta["name"],
+            end[0].value,
+            partial(_make_end, pod, *end, message, reason, host_id=host_id, ended_s=now_s),
+            token,
         )
     return None
 
@@ -334,7 +337,9 @@ def _container(name: str, state: Json, is_init: bool) -> ContainerStatus:
     code = int(ended.get("exitCode", 0))
     times = [_nanoseconds(_seconds(ended.get(key) or "")) for key in ("startedAt", "finishedAt")]
     result = ContainerState.FAILED if code else ContainerState.SUCCEEDED
-    return ContainerStatus(name, result, is_init, reason, message, code, *times)
+    return ContainerStatus(
+        name, result, is_init, reason, message, exit_code=code, started_ns=times[0], completed_ns=times[1]
+    )
 
 
 def _shown_wait(pod: Json) -> tuple[str, Json] | None:
@@ -375,7 +380,7 @@ def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> Pod
         return None
     if cause is not Cause.NO_ENDING:
         reason, message = _end_words(pod, state, cause, deleted)
-        return _make_end(pod, state, cause, message, reason, host_id, read_finished_s(pod))
+        return _make_end(pod, state, cause, message, reason=reason, host_id=host_id, ended_s=read_finished_s(pod))
     health = _health(pod)
     return PodStatus(
         pod_id,
@@ -400,7 +405,17 @@ def _make_end(
         return None
     host = pod.get("spec", {}).get("nodeName", "")
     ended_ns, containers = _nanoseconds(ended_s), _containers(pod)
-    return PodStatus(pod_id, state, ended_ns, host, host_id, message, reason, cause=cause, containers=containers)
+    return PodStatus(
+        pod_id,
+        state,
+        ended_ns,
+        host,
+        agent_id=host_id,
+        message=message,
+        reason=reason,
+        cause=cause,
+        containers=containers,
+    )
 
 
 def _end_words(pod: Json, state: PodState, cause: Cause, deleted: bool) -> tuple[str, str]:

@@ -35,9 +35,9 @@ class Runtime:
                 clock,
                 Processes(settings.data_dir),
                 self.images,
-                UsageMonitor(clock, settings.usage_interval_s),
-                settings.data_dir,
-                settings.pass_env,
+                monitor=UsageMonitor(clock, settings.usage_interval_s),
+                data_dir=settings.data_dir,
+                pass_env=settings.pass_env,
             )
         )
 

@@ -119,7 +119,9 @@ class Agents:
         if task.container is not None and task.reported not in TERMINAL:
             extra["container_status"] = task.container
         reason = "REASON_AGENT_REREGISTERED"
-        self._updates.from_master(task.framework, task.id, task.reported, reason, message, task.agent.id, extra)
+        self._updates.from_master(
+            task.framework, task.id, task.reported, reason, message=message, agent_id=task.agent.id, extra=extra
+        )
 
     # another master
 
@@ -187,7 +189,9 @@ class Agents:
             self._tasks.free(task)
             state = "TASK_UNREACHABLE" if framework.partition_aware else "TASK_LOST"
             message = "health check timed out"
-            status = self._updates.from_master(framework, task.id, state, REMOVED, message, agent.id, extra)
+            status = self._updates.from_master(
+                framework, task.id, state, REMOVED, message=message, agent_id=agent.id, extra=extra
+            )
             task.state = state
             task.statuses.append(status)
             framework.unreachable[task.id] = task

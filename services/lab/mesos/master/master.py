@@ -35,7 +35,9 @@ class Master:
         self.tasks = tasks = Tasks(clock, offers, updates)
         self.operations = Operations(offers)
         self.answers = OfferAnswers(interval_s, offers, updates, tasks, self.operations)
-        self.agents = Agents(settings, clock, registry, offers, updates, tasks, self.frameworks)
+        self.agents = Agents(
+            settings, clock, registry, offers, updates=updates, tasks=tasks, frameworks=self.frameworks
+        )
         self.task_calls = TaskCalls(registry, updates, self.agents, tasks)
         self.maintenance = Maintenance(interval_s, clock, registry, offers, self.agents)
         self.failover = Failover(clock, registry, offers, self.frameworks, self.agents, self.maintenance)

@@ -65,10 +65,14 @@ class TaskCalls:
             state, text = "TASK_UNKNOWN", "Task is unknown"
         if not framework.partition_aware:
             state = "TASK_LOST"
-        self.updates.from_master(framework, task_id, state, REASON, f"Reconciliation: {text}", agent_id, extra)
+        self.updates.from_master(
+            framework, task_id, state, REASON, message=f"Reconciliation: {text}", agent_id=agent_id, extra=extra
+        )
 
     def _answer_known(self, framework: Framework, task: Task) -> None:
         last = task.statuses[-1] if task.statuses else {}
         extra = {key: last[key] for key in _REPEATED if key in last}
         text = "Reconciliation: Latest task state"
-        self.updates.from_master(framework, task.id, task.status_state, REASON, text, task.agent.id, extra)
+        self.updates.from_master(
+            framework, task.id, task.status_state, REASON, message=text, agent_id=task.agent.id, extra=extra
+        )
