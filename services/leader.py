@@ -23,6 +23,7 @@ import grpc
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.errors import Unavailable
 from peloton.ports import LeaseRecords
+from services.role_surface import AGENT_OPTION
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +230,7 @@ class LeaderChannels:
                 while len(self._channels) >= CHANNELS_MAX:
                     self._channels.pop(next(iter(self._channels))).close()
                 self._channels[address] = grpc.insecure_channel(
-                    address, options=[*MESSAGE_SIZES, ("grpc.max_reconnect_backoff_ms", 1000)]
+                    address, options=[*MESSAGE_SIZES, AGENT_OPTION, ("grpc.max_reconnect_backoff_ms", 1000)]
                 )
             channel = self._channels[address] = self._channels.pop(address)
             return channel

@@ -331,6 +331,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
                 cluster_sums=capacity.sums,
                 recorder_settings=RecorderSettings(settings.history_period_s),
                 workflows=TemporalWatch(shared.temporal),
+                direct_calls=settings.direct_calls,
             )
             sweep = _sweep(shared, wakers)
             await sweep.once()  # wake-ups of admitted pods may have died with a predecessor
@@ -464,6 +465,7 @@ async def _serve_hosts(
         advisor=advisor,
         views=ClusterViews(settings.cluster, core, advisor, samples.uses, storage.overview),
         host_pools=host_pools,
+        direct_calls=settings.direct_calls,
     )
     for controller in (samples, host_pools, adoption):
         if controller is not None:

@@ -188,6 +188,11 @@ class Settings:
         0, "resmgr", "port of the resource manager; 0 picks a free one, which the lease names", low=0, high=PORT_MAX
     )
     hostmgr_port: int = setting(0, "hostmgr", "port of the host manager; 0 picks a free one", low=0, high=PORT_MAX)
+    direct_calls: bool = setting(
+        False,
+        "resmgr hostmgr",
+        "resource manager and host manager answer calls of public services from any client, not only from other roles",
+    )
     api: str = setting(
         "127.0.0.1:5397",
         "web",

@@ -10,6 +10,7 @@ import grpc.aio
 
 from peloton.api.limits import MESSAGE_BYTES_MAX, MESSAGE_SIZES
 from peloton.errors import Unavailable
+from services.role_surface import AGENT_OPTION
 
 LeaderLookup = Callable[[str], str | None]
 """Role -> ``host:port`` of its leader, None without one. Lookups may block, so they are called in a thread."""
@@ -27,6 +28,7 @@ CLOSE_GRACE_S = 30.0
 
 CHANNEL_OPTIONS = (
     *MESSAGE_SIZES,
+    AGENT_OPTION,
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
     ("grpc.min_reconnect_backoff_ms", 5_000),  # for a leader briefly without cpu

@@ -30,6 +30,7 @@ from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer
 from services.hostmgr.views import ClusterViews, ViewsServicer
+from services.role_surface import RolesOnlyOnThreads
 
 THREADS_MAX = 16
 EVALUATED_MAX = 1_000
@@ -264,11 +265,15 @@ def serve(
     advisor: HostAdvisor,
     views: ClusterViews,
     host_pools: HostPoolController | None = None,
+    direct_calls: bool = True,
 ) -> tuple[grpc.Server, int]:
     """Starts to serve at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s`` is the
-    default deadline of drains. ``host_pools`` is None while host pools are disabled."""
+    default deadline of drains. ``host_pools`` is None while host pools are disabled. Without ``direct_calls`` only
+    other roles may call public services."""
     threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr")
-    server = grpc.server(threads, interceptors=[RequestsOfThreads()], options=SERVER_OPTIONS)
+    around: list[grpc.ServerInterceptor] = [] if direct_calls else [RolesOnlyOnThreads()]
+    around.append(RequestsOfThreads())
+    server = grpc.server(threads, interceptors=around, options=SERVER_OPTIONS)
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images, rebalancer, uses), server)
     hosts = HostServiceServicer(core.cache, maintainer, uses, deadline_s, advisor, host_pools)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)

@@ -27,6 +27,7 @@ from services.resmgr.recorder import Recorder
 from services.resmgr.servicer import AdmissionServicer
 from services.resmgr.settings import LoopSettings, MoverSettings, RecorderSettings
 from services.resmgr.wanted_hosts import find_wanted_hosts
+from services.role_surface import RolesOnly
 from services.storage.storage import Storage
 
 DRAIN_S = 5.0
@@ -62,17 +63,21 @@ async def serve(
     cluster_sums: Callable[[], Mapping[str, ClusterSums]] | None = None,
     recorder_settings: RecorderSettings | None = None,
     workflows: ExplainsWorkflows | None = None,
+    direct_calls: bool = True,
 ) -> ResmgrServer:
     """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port).
 
     ``host_totals`` is for the mover of host pools, ``cluster_sums`` for the recorder of time series; without it there
-    is none. ``workflows`` is for explanations.
+    is none. ``workflows`` is for explanations. Without ``direct_calls`` only other roles may call
+    public services.
     """
     loop = AdmissionLoop(storage, lifecycles, capacity_source, settings)
     pools = PoolService(loop, storage.pools, storage.jobs)
     await asyncio.to_thread(pools.load)
     await loop.start()
-    server = grpc.aio.server(interceptors=[ErrorsToStatus("resource manager"), Requests()], options=OPTIONS)
+    around: list[grpc.aio.ServerInterceptor] = [] if direct_calls else [RolesOnly()]
+    around += [ErrorsToStatus("resource manager"), Requests()]
+    server = grpc.aio.server(interceptors=around, options=OPTIONS)
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)
     add_under_all_names(server, ExplainService(loop, storage, capacity_source, workflows), EXPLAIN_SERVICE)

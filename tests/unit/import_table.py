@@ -26,7 +26,13 @@ _CHOOSES_HOSTS = (
     "rows spreading tree trial"
 )
 _HOSTMGR = ("services.hostmgr", "services.settings", "services.storage")
-_SERVES = ("services.grpc_errors", "services.grpc_handlers", "services.grpc_requests", "services.grpc_status")
+_SERVES = (
+    "services.grpc_errors",
+    "services.grpc_handlers",
+    "services.grpc_requests",
+    "services.grpc_status",
+    "services.role_surface",
+)
 _GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers")
 _WAKES = May(
     (
@@ -80,9 +86,12 @@ MAY: dict[str, May] = {
         ("grpc",),
     ),
     "services.grpc_handlers": May((), ("grpc",)),
+    "services.role_surface": May((), ("grpc",)),
     "services.grpc_status": May(_GRPC, ("grpc",)),
     "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),
-    "services.leader": May(("peloton.api.limits", "peloton.errors", "peloton.ports"), ("grpc",)),
+    "services.leader": May(
+        ("peloton.api.limits", "peloton.errors", "peloton.ports", "services.role_surface"), ("grpc",)
+    ),
     "services.plugins": May(("peloton.errors",)),
     "services.leading": May(("peloton.errors", "services.leader")),
     "services.log_lines": May(("peloton.model.text",)),
