@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any, TypeVar
 
 import grpc
@@ -18,7 +16,6 @@ from peloton.errors import ERRORS, Aborted, Internal, PelotonError, ResourceExha
 from peloton.model.text import cut
 from peloton.ports import CALL_DEADLINE_S
 
-log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 DETAILS_BYTES_MAX = 6_000
@@ -85,23 +82,6 @@ def _count_fitting(text: str, bytes_max: int) -> int:
     return len(text)
 
 
-def abort_on_error(method: Callable[..., R]) -> Callable[..., R]:
-    """Wrap a method of a synchronous servicer so that a PelotonError becomes the call's status."""
-
-    @wraps(method)
-    def wrapper(self: Any, request: Any, context: grpc.ServicerContext) -> R:
-        try:
-            return method(self, request, context)
-        except PelotonError as error:
-            abort(context, error)
-        except Exception:
-            log.exception("%s failed", method.__name__)
-            context.abort(grpc.StatusCode.INTERNAL, f"{method.__name__} failed; the server's log says why")
-        raise AssertionError("abort raises")
-
-    return wrapper
-
-
 def from_grpc(error: grpc.RpcError, what: str) -> PelotonError:
     """Return the error that a client raises: the code and text of the answer, or Unavailable when no answer came in
     time.
@@ -133,3 +113,9 @@ def translate_rpc_errors(what: str) -> Iterator[None]:
         yield
     except grpc.RpcError as error:
         raise from_grpc(error, what) from error
+
+
+def call_peer(what: str, method: Callable[..., R], request: object, bound_s: float) -> R:
+    """Call a method of ``what`` within the bound and the caller's remaining time. Raises Peloton's errors."""
+    with translate_rpc_errors(what):
+        return method(request, timeout=timeout_s(bound_s))

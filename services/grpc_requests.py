@@ -8,6 +8,7 @@ more than the declared size is decompressed. Uncompressed messages pass unchange
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -22,6 +23,8 @@ from peloton.api.wire_faults import message_of
 from peloton.errors import InvalidArgument, PelotonError, Reason, ResourceExhausted
 from services.grpc_errors import abort
 from services.grpc_handlers import AroundCalls, within
+
+log = logging.getLogger(__name__)
 
 UNPACKED_BYTES_MAX = 8 * 2**20
 """Decompressed size of one compressed message; larger ones must be sent uncompressed. In memory a message takes up to
@@ -151,7 +154,7 @@ async def _read(read: Any, raw: bytes) -> Any:
 
 
 class RequestsOfThreads(grpc.ServerInterceptor):
-    """Interceptor of a server with threads, whose methods are all unary."""
+    """Interceptor of a server with threads, whose methods are all unary: an error becomes the status of the call."""
 
     def __init__(self) -> None:
         self._memory = UnpackedMemory()
@@ -172,6 +175,10 @@ class RequestsOfThreads(grpc.ServerInterceptor):
                     return handler.unary_unary(_as_wanted(read, raw), context)
             except PelotonError as error:
                 abort(context, error)
+            except Exception:
+                method = handler_call_details.method.rpartition("/")[2]
+                log.exception("%s failed", method)
+                context.abort(grpc.StatusCode.INTERNAL, f"{method} failed; the server's log says why")
 
         make: Any = grpc.unary_unary_rpc_method_handler
         return make(answer, None, handler.response_serializer)  # type: ignore[no-any-return]

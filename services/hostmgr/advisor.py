@@ -29,7 +29,6 @@ from peloton.scheduling.advice import (
     observe,
     service_measures,
 )
-from services.grpc_errors import abort_on_error
 from services.hostmgr.host_samples import HostSample
 from services.hostmgr.latency_reports import LatencyReports
 
@@ -149,7 +148,6 @@ class AdviceServicer(advice_pb2_grpc.AdviceServiceServicer):
     def __init__(self, advisor: HostAdvisor, cluster: str) -> None:
         self._advisor, self._cluster = advisor, cluster
 
-    @abort_on_error
     def Advice(self, request: pb.AdviceRequest, context: grpc.ServicerContext) -> pb.AdviceResponse:
         if unknown := [number for number in request.marks if number not in _MARKS]:
             raise InvalidArgument(f"mark {unknown[0]} is not known")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import grpc
 
@@ -31,11 +32,15 @@ from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
-from services.grpc_errors import timeout_s, translate_rpc_errors
+from services.grpc_errors import call_peer
 from services.hostmgr import capacity_messages, messages
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 
+T = TypeVar("T")
+
 CALL_TIMEOUT_S = 20.0
+LONG_TIMEOUT_S = 2 * CALL_TIMEOUT_S
+"""The timeout of steps that write rows of many pods."""
 PREFETCH_TIMEOUT_S = 5.0
 FREE_TIMEOUT_S = 2.0
 EVALUATION_TIMEOUT_S = 2.0
@@ -71,25 +76,18 @@ class HostManagerClient:
             elsewhere=counts_to_wire(elsewhere, shapes),
             waiting=messages.waiting_to_wire(waiting, shapes),
         )
-        with translate_rpc_errors(NAME):
-            return messages.lease_from_wire(
-                self._stub().AcquireHosts(request, timeout=timeout_s(CALL_TIMEOUT_S)), shapes
-            )
+        return messages.lease_from_wire(_call(self._stub().AcquireHosts, request), shapes)
 
     def count_domains(
         self, job_id: JobId, shapes: Sequence[PodShape], without: Sequence[int], for_gang: bool
     ) -> dict[PodShape, tuple[DomainCount, ...]]:
         wanted = messages.encode_wanted([(shape, 1) for shape in shapes])
         request = pb.CountDomainsRequest(job_id=job_id, wanted=wanted, without=without, for_gang=for_gang)
-        with translate_rpc_errors(NAME):
-            return counts_from_wire(
-                self._stub().CountDomains(request, timeout=timeout_s(CALL_TIMEOUT_S)).counts, shapes
-            )
+        return counts_from_wire(_call(self._stub().CountDomains, request).counts, shapes)
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         request = pb.LaunchRequest(job_id=job_id, lease_id=lease_id, placements=messages.placements_to_wire(placements))
-        with translate_rpc_errors(NAME):
-            return messages.launch_result_from_wire(self._stub().Launch(request, timeout=timeout_s(CALL_TIMEOUT_S * 2)))
+        return messages.launch_result_from_wire(_call(self._stub().Launch, request, LONG_TIMEOUT_S))
 
     def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool) -> LaunchedBatch:
         request = pb.PlaceAndLaunchRequest(job_id=job_id, limit=limit, for_gang=for_gang)
@@ -98,138 +96,103 @@ class HostManagerClient:
         return messages.decode_launched_batch(answer, job_id)
 
     def release(self, lease_id: str) -> None:
-        with translate_rpc_errors(NAME):
-            self._stub().ReleaseHosts(pb.ReleaseHostsRequest(lease_id=lease_id), timeout=timeout_s(CALL_TIMEOUT_S))
+        _call(self._stub().ReleaseHosts, pb.ReleaseHostsRequest(lease_id=lease_id))
 
     def kill_running(self, job_id: JobId) -> int:
-        with translate_rpc_errors(NAME):
-            answer = self._stub().KillRunning(
-                pb.KillRunningRequest(job_id=job_id), timeout=timeout_s(CALL_TIMEOUT_S * 2)
-            )
-            return int(answer.killed)
+        return _call(self._stub().KillRunning, pb.KillRunningRequest(job_id=job_id), LONG_TIMEOUT_S).killed
 
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
         wire = [pb.ImageOnHosts(image=image, hostnames=hosts) for image, hosts in images.items()]
-        with translate_rpc_errors(NAME):
-            answer = self._stub().PrefetchImages(
-                pb.PrefetchImagesRequest(images=wire), timeout=timeout_s(PREFETCH_TIMEOUT_S)
-            )
+        answer = _call(self._stub().PrefetchImages, pb.PrefetchImagesRequest(images=wire), PREFETCH_TIMEOUT_S)
         return Prefetched(answer.asked, answer.possible)
 
     def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:
         request = pb.StepDaemonRequest(job_id=job_id, after=after)
-        with translate_rpc_errors(NAME):
-            return messages.daemon_step_from_wire(
-                self._stub().StepDaemon(request, timeout=timeout_s(CALL_TIMEOUT_S * 2))
-            )
+        return messages.daemon_step_from_wire(_call(self._stub().StepDaemon, request, LONG_TIMEOUT_S))
 
     def reach(self, shape: PodShape) -> DaemonReach:
         """Returns on how many hosts of the cluster a daemon with such pods runs, and why not on the others."""
         (pod,) = messages.encode_wanted([(shape, 1)])
-        with translate_rpc_errors(NAME):
-            answer = self._stub().ReachOfDaemon(
-                pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(EVALUATION_TIMEOUT_S)
-            )
+        answer = _call(self._stub().ReachOfDaemon, pb.ReachOfDaemonRequest(pod=pod), EVALUATION_TIMEOUT_S)
         return messages.reach_from_wire(answer)
 
     def plan_daemon(self, shape: PodShape) -> DaemonPlan:
         """Returns the free resources that a daemon with such pods would find on the hosts now."""
         (pod,) = messages.encode_wanted([(shape, 1)])
-        with translate_rpc_errors(NAME):
-            answer = self._stub().PlanDaemon(pb.ReachOfDaemonRequest(pod=pod), timeout=timeout_s(CAPACITY_TIMEOUT_S))
+        answer = _call(self._stub().PlanDaemon, pb.ReachOfDaemonRequest(pod=pod), CAPACITY_TIMEOUT_S)
         return capacity_messages.daemon_plan_from_wire(answer)
 
     # Maintenance.
 
     def cordon(self, hostname: str) -> None:
-        with translate_rpc_errors(NAME):
-            self._stub().CordonHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=timeout_s(CALL_TIMEOUT_S))
+        _call(self._stub().CordonHost, pb.MaintenanceStepRequest(hostname=hostname))
 
     def drain(self, hostname: str) -> None:
-        with translate_rpc_errors(NAME):
-            self._stub().DrainHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=timeout_s(CALL_TIMEOUT_S * 2))
+        _call(self._stub().DrainHost, pb.MaintenanceStepRequest(hostname=hostname), LONG_TIMEOUT_S)
 
     def take_down(self, hostname: str) -> None:
-        with translate_rpc_errors(NAME):
-            self._stub().TakeHostDown(
-                pb.MaintenanceStepRequest(hostname=hostname), timeout=timeout_s(CALL_TIMEOUT_S * 2)
-            )
+        _call(self._stub().TakeHostDown, pb.MaintenanceStepRequest(hostname=hostname), LONG_TIMEOUT_S)
 
     def relabel(self, hostname: str) -> None:
-        with translate_rpc_errors(NAME):
-            self._stub().RelabelHost(pb.MaintenanceStepRequest(hostname=hostname), timeout=timeout_s(CALL_TIMEOUT_S))
+        _call(self._stub().RelabelHost, pb.MaintenanceStepRequest(hostname=hostname))
 
     def bring_up(self, hostname: str) -> None:
-        with translate_rpc_errors(NAME):
-            self._stub().BringHostUp(
-                pb.MaintenanceStepRequest(hostname=hostname), timeout=timeout_s(CALL_TIMEOUT_S * 2)
-            )
+        _call(self._stub().BringHostUp, pb.MaintenanceStepRequest(hostname=hostname), LONG_TIMEOUT_S)
 
     def advance_rebalance(self) -> None:
-        with translate_rpc_errors(NAME):
-            self._stub().AdvanceRebalance(pb.AdvanceRebalanceRequest(), timeout=timeout_s(CALL_TIMEOUT_S * 2))
+        _call(self._stub().AdvanceRebalance, pb.AdvanceRebalanceRequest(), LONG_TIMEOUT_S)
 
     def steer(self, hostname: str, act: MaintenanceAct) -> None:
         stub = maintenance_pb2_grpc.MaintenanceServiceStub(self._channel())
-        hosts, limit_s = [hostname], timeout_s(CALL_TIMEOUT_S)
-        with translate_rpc_errors(NAME):
-            match act:
-                case MaintenanceAct.COMPLETE:
-                    stub.Complete(maintenance_pb2.CompleteRequest(hostnames=hosts), timeout=limit_s)
-                case MaintenanceAct.CANCEL:
-                    stub.Cancel(maintenance_pb2.CancelRequest(hostnames=hosts), timeout=limit_s)
-                case MaintenanceAct.FORCE:
-                    stub.Force(maintenance_pb2.ForceRequest(hostnames=hosts), timeout=limit_s)
+        match act:
+            case MaintenanceAct.COMPLETE:
+                _call(stub.Complete, maintenance_pb2.CompleteRequest(hostnames=[hostname]))
+            case MaintenanceAct.CANCEL:
+                _call(stub.Cancel, maintenance_pb2.CancelRequest(hostnames=[hostname]))
+            case MaintenanceAct.FORCE:
+                _call(stub.Force, maintenance_pb2.ForceRequest(hostnames=[hostname]))
 
     def capacity(self) -> Capacity:
-        with translate_rpc_errors(NAME):
-            answer = self._stub().ClusterCapacity(pb.ClusterCapacityRequest(), timeout=timeout_s(CALL_TIMEOUT_S))
+        answer = _call(self._stub().ClusterCapacity, pb.ClusterCapacityRequest())
         registered = answer.registered if answer.HasField("registered") else answer.capacity
         up, revocable, all_of_it = map(messages.resources_from_wire, (answer.capacity, answer.revocable, registered))
         return Capacity(up, revocable, all_of_it, tuple(map(messages.host_pool_from_wire, answer.host_pools)))
 
     def sums(self) -> ClusterSums:
-        with translate_rpc_errors(NAME):
-            return messages.sums_from_wire(
-                self._stub().SumUpHosts(pb.SumUpHostsRequest(), timeout=timeout_s(CALL_TIMEOUT_S))
-            )
+        return messages.sums_from_wire(_call(self._stub().SumUpHosts, pb.SumUpHostsRequest()))
 
     def free(self) -> tuple[Resources, str]:
         """Returns the free, unleased resources of the cluster, and its kind."""
-        with translate_rpc_errors(NAME):
-            answer = self._stub().ClusterCapacity(
-                pb.ClusterCapacityRequest(with_free=True), timeout=timeout_s(FREE_TIMEOUT_S)
-            )
+        answer = _call(self._stub().ClusterCapacity, pb.ClusterCapacityRequest(with_free=True), FREE_TIMEOUT_S)
         return messages.resources_from_wire(answer.free), answer.kind
 
     def host_pool_totals(self, hosts_of: str = "") -> tuple[dict[str, HostPoolTotals], list[Hostname]]:
         """Returns the free resources by host pool, and the hosts that take pods in the pool ``hosts_of``. Raises
         Unimplemented while host pools are disabled."""
-        request = pb.HostPoolRoomsRequest(hosts_of=hosts_of)
-        with translate_rpc_errors(NAME):
-            return messages.capacity_from_wire(self._stub().HostPoolRooms(request, timeout=timeout_s(CALL_TIMEOUT_S)))
+        return messages.capacity_from_wire(
+            _call(self._stub().HostPoolRooms, pb.HostPoolRoomsRequest(hosts_of=hosts_of))
+        )
 
     def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
         """Returns the hosts and services that are marked orange or red."""
         request = advice_pb2.AdviceRequest(marks=[advice_pb2.MARK_ORANGE, advice_pb2.MARK_RED])
-        with translate_rpc_errors(NAME):
-            answer = advice_pb2_grpc.AdviceServiceStub(self._channel()).Advice(
-                request, timeout=timeout_s(EVALUATION_TIMEOUT_S)
-            )
-        return messages.marks_from_wire(answer)
+        stub = advice_pb2_grpc.AdviceServiceStub(self._channel())
+        return messages.marks_from_wire(_call(stub.Advice, request, EVALUATION_TIMEOUT_S))
 
     def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
         """Returns the pods that no host of the cluster could take even if it were empty, with the reason."""
         request = pb.JudgePodsRequest(pods=messages.encode_wanted([(shape, 1) for shape in shapes]))
-        with translate_rpc_errors(NAME):
-            answer = self._stub().JudgePods(request, timeout=timeout_s(EVALUATION_TIMEOUT_S))
+        answer = _call(self._stub().JudgePods, request, EVALUATION_TIMEOUT_S)
         return messages.infeasible_shapes_from_wire(answer.infeasible, shapes)
 
     def find_capacity(self, pods: Sequence[PlannedPods]) -> list[FoundCapacity]:
         """Returns for how many of these planned pods the cluster has free resources now."""
-        with translate_rpc_errors(NAME):
-            answer = self._stub().FindRoom(capacity_messages.pods_to_wire(pods), timeout=timeout_s(CAPACITY_TIMEOUT_S))
+        answer = _call(self._stub().FindRoom, capacity_messages.pods_to_wire(pods), CAPACITY_TIMEOUT_S)
         return capacity_messages.capacity_from_wire(answer)
 
     def _stub(self) -> hostmgr_pb2_grpc.HostsStub:
         return hostmgr_pb2_grpc.HostsStub(self._channel())
+
+
+def _call(method: Callable[..., T], request: object, bound_s: float = CALL_TIMEOUT_S) -> T:
+    return call_peer(NAME, method, request, bound_s)

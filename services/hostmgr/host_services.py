@@ -27,7 +27,6 @@ from peloton.model.resources import Resources
 from peloton.model.text import quote, shorten
 from peloton.scheduling.departures import departures
 from peloton.scheduling.qos import Use
-from services.grpc_errors import abort_on_error
 from services.hostmgr.advisor import HostAdvisor
 from services.hostmgr.host_pool_controller import HostPoolController
 from services.hostmgr.hosts.host_cache import HostCache
@@ -64,7 +63,6 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         self._deadline_s = deadline_s
         self._controller = controller
 
-    @abort_on_error
     def QueryHosts(
         self, request: host_svc_pb2.QueryHostsRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.QueryHostsResponse:
@@ -79,7 +77,6 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
                 info.marked = f"{one.mark}: {one.reason}"
         return host_svc_pb2.QueryHostsResponse(host_infos=[i for i in infos if not wanted or i.state in wanted])
 
-    @abort_on_error
     def StartMaintenance(
         self, request: host_svc_pb2.StartMaintenanceRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.StartMaintenanceResponse:
@@ -94,20 +91,17 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         _apply_to_each(request, start)
         return host_svc_pb2.StartMaintenanceResponse(hostname=request.hostname, waiting_for="; ".join(waiting_for))
 
-    @abort_on_error
     def CompleteMaintenance(
         self, request: host_svc_pb2.CompleteMaintenanceRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.CompleteMaintenanceResponse:
         _apply_to_each(request, lambda hostname: self._maintainer.steer([hostname], MaintenanceAct.COMPLETE))
         return host_svc_pb2.CompleteMaintenanceResponse(hostname=request.hostname)
 
-    @abort_on_error
     def ListHostPools(
         self, request: host_svc_pb2.ListHostPoolsRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.ListHostPoolsResponse:
         return host_svc_pb2.ListHostPoolsResponse(pools=[_pool_info(*one) for one in self._host_pools().all()])
 
-    @abort_on_error
     def CreateHostPool(
         self, request: host_svc_pb2.CreateHostPoolRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.CreateHostPoolResponse:
@@ -115,7 +109,6 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         self._host_pools().create(*pool)
         return host_svc_pb2.CreateHostPoolResponse()
 
-    @abort_on_error
     def UpdateHostPool(
         self, request: host_svc_pb2.UpdateHostPoolRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.UpdateHostPoolResponse:
@@ -126,21 +119,18 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         changed = self._host_pools().update(request.name, serves, _percents(request.factors), minimum)
         return host_svc_pb2.UpdateHostPoolResponse(pool=_pool_info(changed))
 
-    @abort_on_error
     def DeleteHostPool(
         self, request: host_svc_pb2.DeleteHostPoolRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.DeleteHostPoolResponse:
         self._host_pools().delete(request.name)
         return host_svc_pb2.DeleteHostPoolResponse()
 
-    @abort_on_error
     def ChangeHostPool(
         self, request: host_svc_pb2.ChangeHostPoolRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.ChangeHostPoolResponse:
         self._host_pools().change(request.hostname, request.sourcePool, request.destinationPool)
         return host_svc_pb2.ChangeHostPoolResponse()
 
-    @abort_on_error
     def MoveHosts(
         self, request: host_svc_pb2.MoveHostsRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.MoveHostsResponse:
@@ -236,14 +226,12 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
         self._names = names
         self._controller = controller
 
-    @abort_on_error
     def Plan(self, request: pb.PlanRequest, context: grpc.ServicerContext) -> pb.PlanResponse:
         hosted_pods = self._maintainer.hosted_pods([Hostname(name) for name in _check_hostnames(request.hostnames)])
         found = departures(hosted_pods, *self._rebalancer.snapshot(hosted_pods.keys()))
         names = self._names(job.job_id for host in found for job in host.jobs)
         return pb.PlanResponse(hosts=[_departure(host, self._maintainer.cluster, names) for host in found])
 
-    @abort_on_error
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.StartResponse:
         if len(request.reason) > REASON_MAX:
             raise InvalidArgument(f"the reason has {len(request.reason)} characters, the limit is {REASON_MAX}")
@@ -254,7 +242,6 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
         ]
         return pb.StartResponse(hosts=self._wire(self._maintainer.request(requests)))
 
-    @abort_on_error
     def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveResponse:
         if self._controller is None:
             raise Unimplemented(NO_POOLS)
@@ -263,23 +250,19 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
         moving = [host for host in self._maintainer.hosts() if host.is_move and host.hostname in hostnames]
         return pb.MoveResponse(hosts=self._wire(moving))
 
-    @abort_on_error
     def Complete(self, request: pb.CompleteRequest, context: grpc.ServicerContext) -> pb.CompleteResponse:
         hosts = self._maintainer.steer(_check_hostnames(request.hostnames), MaintenanceAct.COMPLETE)
         return pb.CompleteResponse(hosts=self._wire(hosts))
 
-    @abort_on_error
     def Cancel(self, request: pb.CancelRequest, context: grpc.ServicerContext) -> pb.CancelResponse:
         return pb.CancelResponse(
             hosts=self._wire(self._maintainer.steer(_check_hostnames(request.hostnames), MaintenanceAct.CANCEL))
         )
 
-    @abort_on_error
     def Force(self, request: pb.ForceRequest, context: grpc.ServicerContext) -> pb.ForceResponse:
         hosts = self._maintainer.steer(_check_hostnames(request.hostnames), MaintenanceAct.FORCE)
         return pb.ForceResponse(hosts=self._wire(hosts))
 
-    @abort_on_error
     def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> pb.QueryResponse:
         wanted = set(request.hostnames)
         hosts = [host for host in self._maintainer.hosts() if not wanted or host.hostname in wanted]

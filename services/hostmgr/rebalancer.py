@@ -33,7 +33,6 @@ from peloton.model.rebalance import (
 from peloton.ports import Lifecycles
 from peloton.scheduling.rebalance import plan
 from peloton.scheduling.relocation import HostNow
-from services.grpc_errors import abort_on_error
 from services.hostmgr.hosts.host_cache import HostCache
 from services.storage.moves.rebalances import Rebalances
 
@@ -155,7 +154,6 @@ class RebalanceServicer:
         )
         return grpc.method_handlers_generic_handler(REBALANCE_SERVICE[0], {"PlanRebalance": plan})
 
-    @abort_on_error
     def PlanRebalance(
         self, request: pb.PlanRebalanceRequest, context: grpc.ServicerContext
     ) -> pb.PlanRebalanceResponse:

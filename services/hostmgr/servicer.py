@@ -18,7 +18,6 @@ from peloton.model.host import PREFETCH_MAX
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.text import shorten
 from peloton.ports import ImagePrefetcher
-from services.grpc_errors import abort_on_error
 from services.grpc_requests import SERVER_OPTIONS, RequestsOfThreads
 from services.hostmgr import capacity_messages, messages
 from services.hostmgr.advisor import AdviceServicer, HostAdvisor
@@ -53,7 +52,6 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         self._rebalancer = rebalancer
         self._uses = uses
 
-    @abort_on_error
     def AcquireHosts(self, request: pb.AcquireHostsRequest, context: grpc.ServicerContext) -> pb.AcquireHostsResponse:
         wanted = messages.decode_wanted(request.wanted)
         shapes = [shape for shape, _ in wanted]
@@ -63,18 +61,15 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         lease = self._core.acquire_hosts(JobId(request.job_id), wanted, request.for_gang, desired, elsewhere, waiting)
         return messages.lease_to_wire(lease, shapes)
 
-    @abort_on_error
     def CountDomains(self, request: pb.CountDomainsRequest, context: grpc.ServicerContext) -> pb.CountDomainsResponse:
         shapes = [shape for shape, _ in messages.decode_wanted(request.wanted)]
         counts = self._core.count_domains(JobId(request.job_id), shapes, request.without, request.for_gang)
         return pb.CountDomainsResponse(counts=counts_to_wire(counts, shapes))
 
-    @abort_on_error
     def ReleaseHosts(self, request: pb.ReleaseHostsRequest, context: grpc.ServicerContext) -> pb.ReleaseHostsResponse:
         self._core.release(request.lease_id)
         return pb.ReleaseHostsResponse()
 
-    @abort_on_error
     def Launch(self, request: pb.LaunchRequest, context: grpc.ServicerContext) -> pb.LaunchResponse:
         placements = messages.placements_from_wire(request.placements)
         result = self._core.launch(JobId(request.job_id), request.lease_id, placements)
@@ -82,18 +77,15 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             launched=result.launched_count, refused=result.refused_count, failed=result.failed_count
         )
 
-    @abort_on_error
     def PlaceAndLaunch(
         self, request: pb.PlaceAndLaunchRequest, context: grpc.ServicerContext
     ) -> pb.PlaceAndLaunchResponse:
         result = self._core.place_and_launch(JobId(request.job_id), request.limit, request.for_gang)
         return messages.encode_launched_batch(result)
 
-    @abort_on_error
     def KillRunning(self, request: pb.KillRunningRequest, context: grpc.ServicerContext) -> pb.KillRunningResponse:
         return pb.KillRunningResponse(killed=self._core.kill_running(JobId(request.job_id)))
 
-    @abort_on_error
     def ClusterCapacity(
         self, request: pb.ClusterCapacityRequest, context: grpc.ServicerContext
     ) -> pb.ClusterCapacityResponse:
@@ -108,12 +100,10 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             host_pools=map(messages.host_pool_to_wire, self._core.cache.host_pools.capacities()),
         )
 
-    @abort_on_error
     def SumUpHosts(self, request: pb.SumUpHostsRequest, context: grpc.ServicerContext) -> pb.SumUpHostsResponse:
         capacity, revocable, _ = self._core.cache.capacity()
         return messages.sums_to_wire(self._core.cache.sums.now(capacity, revocable, self._uses()))
 
-    @abort_on_error
     def HostPoolRooms(
         self, request: pb.HostPoolRoomsRequest, context: grpc.ServicerContext
     ) -> pb.HostPoolRoomsResponse:
@@ -124,7 +114,6 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             raise Unavailable(HOSTS_UNKNOWN)
         return messages.capacity_to_wire(cache.host_pools.totals(), cache.host_pools.hosts_of(request.hosts_of))
 
-    @abort_on_error
     def JudgePods(self, request: pb.JudgePodsRequest, context: grpc.ServicerContext) -> pb.JudgePodsResponse:
         if len(request.pods) > EVALUATED_MAX:
             raise InvalidArgument(f"{len(request.pods)} pod shapes in one call, the limit is {EVALUATED_MAX}")
@@ -133,7 +122,6 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             infeasible=messages.infeasible_shapes_to_wire(self._core.cache.evaluate(shapes), shapes)
         )
 
-    @abort_on_error
     def FindRoom(self, request: pb.FindRoomRequest, context: grpc.ServicerContext) -> pb.FindRoomResponse:
         if len(request.pods) > EVALUATED_MAX:
             raise InvalidArgument(f"{len(request.pods)} pod shapes in one call, the limit is {EVALUATED_MAX}")
@@ -143,7 +131,6 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         counts = self._core.count_domains(UNRECORDED_JOB, [each.shape for each in pods])
         return capacity_messages.capacity_to_wire(self._core.cache.finder.find(pods, counts))
 
-    @abort_on_error
     def BrowseSandbox(
         self, request: pb.BrowseSandboxRequest, context: grpc.ServicerContext
     ) -> pb.BrowseSandboxResponse:
@@ -163,7 +150,6 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             container_id=found.container_id,
         )
 
-    @abort_on_error
     def ReadFile(self, request: pb.ReadFileRequest, context: grpc.ServicerContext) -> pb.ReadFileResponse:
         pod = self._pod_with_files(request)
         try:
@@ -172,7 +158,6 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             raise Unavailable(f"file {shorten(request.path)} of pod {pod.pod_id} cannot be read: {error}") from error
         return pb.ReadFileResponse(data=piece.data, is_end=piece.is_end)
 
-    @abort_on_error
     def ExchangeWithCommand(
         self, request: pb.ExchangeWithCommandRequest, context: grpc.ServicerContext
     ) -> pb.ExchangeWithCommandResponse:
@@ -194,7 +179,6 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
             raise Unimplemented("the cluster does not serve files of pods")
         return pod
 
-    @abort_on_error
     def PrefetchImages(
         self, request: pb.PrefetchImagesRequest, context: grpc.ServicerContext
     ) -> pb.PrefetchImagesResponse:
@@ -205,48 +189,39 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         done = self._images.prefetch(images)
         return pb.PrefetchImagesResponse(asked=done.asked_count, possible=done.is_possible)
 
-    @abort_on_error
     def StepDaemon(self, request: pb.StepDaemonRequest, context: grpc.ServicerContext) -> pb.StepDaemonResponse:
         return messages.daemon_step_to_wire(self._core.daemons.step(JobId(request.job_id), request.after))
 
-    @abort_on_error
     def ReachOfDaemon(
         self, request: pb.ReachOfDaemonRequest, context: grpc.ServicerContext
     ) -> pb.ReachOfDaemonResponse:
         ((shape, _),) = messages.decode_wanted([request.pod])
         return messages.reach_to_wire(self._core.daemons.reach(shape))
 
-    @abort_on_error
     def PlanDaemon(self, request: pb.ReachOfDaemonRequest, context: grpc.ServicerContext) -> pb.PlanDaemonResponse:
         ((shape, _),) = messages.decode_wanted([request.pod])
         return capacity_messages.daemon_plan_to_wire(self._core.daemons.plan(shape))
 
-    @abort_on_error
     def CordonHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.cordon(request.hostname)
         return pb.MaintenanceStepResponse()
 
-    @abort_on_error
     def DrainHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.drain(request.hostname)
         return pb.MaintenanceStepResponse()
 
-    @abort_on_error
     def TakeHostDown(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.take_down(request.hostname)
         return pb.MaintenanceStepResponse()
 
-    @abort_on_error
     def RelabelHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.relabel(request.hostname)
         return pb.MaintenanceStepResponse()
 
-    @abort_on_error
     def BringHostUp(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
         self._maintainer.bring_up(request.hostname)
         return pb.MaintenanceStepResponse()
 
-    @abort_on_error
     def AdvanceRebalance(
         self, request: pb.AdvanceRebalanceRequest, context: grpc.ServicerContext
     ) -> pb.AdvanceRebalanceResponse:

@@ -27,7 +27,6 @@ from peloton.model.problem import Problem
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.columns import HostColumns, Measured
 from peloton.scheduling.qos import Use
-from services.grpc_errors import abort_on_error
 from services.hostmgr.advisor import HostAdvisor
 from services.hostmgr.hosts.host_views import HostView
 from services.hostmgr.manager import HostManagerCore
@@ -193,20 +192,17 @@ class ViewsServicer(hostmgr_pb2_grpc.ViewsServicer):
     def __init__(self, views: ClusterViews) -> None:
         self._views = views
 
-    @abort_on_error
     def DescribeCluster(
         self, request: private.DescribeClusterRequest, context: grpc.ServicerContext
     ) -> private.DescribeClusterResponse:
         return self._views.overview()
 
-    @abort_on_error
     def MapHosts(self, request: private.MapHostsRequest, context: grpc.ServicerContext) -> pb.HostMap:
         found = self._views.map()
         if found.version == request.known_version:
             return pb.HostMap(cluster=found.cluster, version=found.version, is_unchanged=True)
         return found
 
-    @abort_on_error
     def MeasurePods(
         self, request: private.MeasurePodsRequest, context: grpc.ServicerContext
     ) -> private.MeasurePodsResponse:

@@ -30,7 +30,8 @@ from peloton.errors import (
 )
 from services.api.forward import relay
 from services.api.v1.ids import prefix_error
-from services.grpc_errors import DETAILS_BYTES_MAX, abort_on_error, from_grpc, trailing_of
+from services.grpc_errors import DETAILS_BYTES_MAX, from_grpc, trailing_of
+from services.grpc_requests import RequestsOfThreads
 from services.grpc_status import ErrorsToStatus
 from services.web.faults import refusal_of
 
@@ -69,11 +70,10 @@ class Relaying:
 
 
 class ThreadRefusing:
-    """A method of a server with threads."""
+    """A method of a server with threads: an empty request is refused, and any other one meets a bug."""
 
-    @abort_on_error
     def refuse(self, request: bytes, context: Any) -> bytes:
-        raise missing_pool()
+        raise KeyError(request) if request else missing_pool()
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
         return grpc.unary_unary_rpc_method_handler(cast(Any, self.refuse))
@@ -101,7 +101,7 @@ async def call(address: str) -> grpc.aio.AioRpcError:
 
 @contextmanager
 def serving_by_threads() -> Iterator[str]:
-    server = grpc.server(ThreadPoolExecutor(1))
+    server = grpc.server(ThreadPoolExecutor(1), interceptors=[RequestsOfThreads()])
     server.add_generic_rpc_handlers((cast(Any, ThreadRefusing()),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -137,6 +137,17 @@ def test_a_reason_arrives_from_a_server_with_threads() -> None:
 
     translated = from_grpc(error, "host manager")
     assert (type(translated), translated.reason, translated.metadata) == (NotFound, *MISSING)
+
+
+def test_a_bug_of_a_server_with_threads_is_internal() -> None:
+    """The client reads the name of the method, and the log has the stack."""
+    with serving_by_threads() as address, grpc.insecure_channel(address) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            cast(Any, channel.unary_unary("/any/Refuse"))(b"x")
+        error: Any = caught.value
+
+    expected = (grpc.StatusCode.INTERNAL, "Refuse failed; the server's log says why")
+    assert expected == (error.code(), error.details())
 
 
 def test_a_prefixed_error_keeps_its_reason() -> None:

@@ -20,6 +20,7 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.host import PREFETCH_MAX, Prefetched
 from peloton.model.ids import Hostname
 from peloton.ports import ImagePrefetcher
+from services.grpc_requests import RequestsOfThreads
 from services.hostmgr import client as client_module
 from services.hostmgr import image_prefetch
 from services.hostmgr.client import HostManagerClient
@@ -53,7 +54,7 @@ def open_at(request: pytest.FixtureRequest) -> Iterator[Open]:
         def over_grpc(url: str) -> ImagePrefetcher:
             nothing = [cast("Any", None)] * 4  # this call uses no other ports
             pool = ends.enter_context(ThreadPoolExecutor(2 * CALLS_MAX))
-            server = grpc.server(pool)
+            server = grpc.server(pool, interceptors=[RequestsOfThreads()])
             servicer = HostsServicer(*nothing[:2], prefetcher(url), *nothing[2:])
             hostmgr_pb2_grpc.add_HostsServicer_to_server(servicer, server)
             port = server.add_insecure_port("127.0.0.1:0")
