@@ -91,9 +91,7 @@ class HostManagerClient:
 
     def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool) -> LaunchedBatch:
         request = pb.PlaceAndLaunchRequest(job_id=job_id, limit=limit, for_gang=for_gang)
-        with translate_rpc_errors(NAME):
-            answer = self._stub().PlaceAndLaunch(request, timeout=timeout_s(CALL_TIMEOUT_S * 2))
-        return messages.decode_launched_batch(answer, job_id)
+        return messages.decode_launched_batch(_call(self._stub().PlaceAndLaunch, request, LONG_TIMEOUT_S), job_id)
 
     def release(self, lease_id: str) -> None:
         _call(self._stub().ReleaseHosts, pb.ReleaseHostsRequest(lease_id=lease_id))

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.unit.virtual_time import Gate
 
 
@@ -66,3 +68,10 @@ class Table:
         self.lookups += 1
         led = {role.removeprefix("hostmgr/"): row for role, row in self.rows.items() if role.startswith("hostmgr/")}
         return {name: address if expiry > now_s else "" for name, (_, address, expiry) in led.items()}
+
+
+@pytest.fixture
+def table() -> Iterator[Table]:
+    made = Table()
+    yield made
+    made.hang.set()

@@ -11,18 +11,13 @@ import pytest
 
 from peloton.errors import Unavailable
 from services.leader import LeaderElection
-from tests.unit.lease_table import Table
+from tests.unit.lease_table import Table, table
 from tests.unit.virtual_time import Gate, VirtualTimeLoop, in_virtual_time, now_s
+
+__all__ = ["table"]  # a fixture
 
 ROLE = "hostmgr"
 TTL_S = 0.4
-
-
-@pytest.fixture
-def table() -> Iterator[Table]:
-    made = Table()
-    yield made
-    made.hang.set()
 
 
 def candidate(table: Table, ttl_s: float) -> LeaderElection:

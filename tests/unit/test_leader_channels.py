@@ -11,16 +11,11 @@ import pytest
 from peloton.errors import Unavailable
 from services import leader
 from services.leader import LeaderChannels
-from tests.unit.lease_table import Table
+from tests.unit.lease_table import Table, table
+
+__all__ = ["table"]  # a fixture
 
 ROLE = "hostmgr"
-
-
-@pytest.fixture
-def table() -> Iterator[Table]:
-    made = Table()
-    yield made
-    made.hang.set()
 
 
 @pytest.fixture

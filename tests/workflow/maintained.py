@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from peloton.errors import Aborted, NotFound, Unavailable
+from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.maintenance import Step, drain_progress, next_step, plan_drain, refusal_of
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId
@@ -15,13 +13,14 @@ from peloton.model.job import JobType
 from peloton.model.maintenance import Blocker, DrainProgress, HostedPod, HostMaintenance, MaintenanceAct
 from peloton.ports import MaintenanceController
 from tests.workflow.cluster import Clock
+from tests.workflow.counted_calls import CountedCalls
 
 CLUSTER, HOST = "local", Hostname("host1")
 SERVICE = JobId("00000000-0000-4000-8000-000000000001")
 LEAVE_S = 0.5
 
 
-class MaintainedHost:
+class MaintainedHost(CountedCalls):
     """One host with pods of a service, whose SLA allows one pod to be evicted at a time; each is unavailable for
     ``back_s``.
     """
@@ -29,15 +28,13 @@ class MaintainedHost:
     def __init__(
         self, clock: Clock, name: Hostname = HOST, *, pods: int = 3, turn: bool = True, back_s: float = 2.0
     ) -> None:
+        super().__init__()
         self.clock, self.name = clock, name
-        self.lock = threading.RLock()
         self.tell: Callable[[], None] = lambda: None
         self.row: HostMaintenance | None = None
         self.staying, self.leaving, self.away = pods, 0, 0
         self.turn, self.back_s = turn, back_s
         self.steps: list[str] = []  # steps that were done, each of them once
-        self.calls: Counter[str] = Counter()
-        self.outages: Counter[str] = Counter()
         self.away_most = 0
 
     # Acts of an operator.
@@ -169,10 +166,3 @@ class MaintainedHost:
         since_ns = self.row.drained_from_ns or self.clock.now_ns()
         self.row = replace(self.row, state=state, drained_from_ns=since_ns, progress=DrainProgress())
         self.steps.append(state.value)
-
-    def _record_call(self, name: str) -> None:
-        with self.lock:
-            self.calls[name] += 1
-            if self.outages[name] > 0:
-                self.outages[name] -= 1
-                raise Unavailable(f"{name}: connection refused")

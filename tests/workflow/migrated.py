@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from peloton.errors import Aborted, NotFound, Unavailable
+from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.migration import (
     ServicePods,
     after_act,
@@ -30,13 +29,14 @@ from peloton.model.migration import (
     ServiceState,
 )
 from tests.workflow.cluster import Clock
+from tests.workflow.counted_calls import CountedCalls
 
 ID = "00000000-0000-4000-8000-00000000000a"
 HOME, TARGET = "a", "b"
 JOBS = [JobId(f"00000000-0000-4000-8000-{i:012}") for i in range(1, 10)]
 
 
-class MigratedPool:
+class MigratedPool(CountedCalls):
     """Services of a pool, all in ``a``. A notified job ends its pods, which run again ``away_s`` later in the cluster
     to which their pool is bound then. Implements ``ports.MigrationRecords``.
     """
@@ -51,8 +51,8 @@ class MigratedPool:
         away_s: float = 3.0,
         jobs: Sequence[JobId] = JOBS,
     ) -> None:
+        super().__init__()
         self.clock, self.away_s = clock, away_s
-        self.lock = threading.RLock()
         self.tell: Callable[[], None] = lambda: None
         spec = MigrationSpec(TARGET, batch, services_at_once=1)
         self.row: Migration | None = Migration(ID, "pool", True, "/maps", spec)
@@ -61,8 +61,6 @@ class MigratedPool:
         self.leaving: dict[str, set[int]] = {one.job_id: set() for one in self.services}
         self.away: dict[str, set[int]] = {one.job_id: set() for one in self.services}
         self.moved: dict[str, set[int]] = {one.job_id: set() for one in self.services}
-        self.calls: Counter[str] = Counter()
-        self.outages: Counter[str] = Counter()
         self.away_most = 0
         self.moving_most = 0
 
@@ -137,10 +135,3 @@ class MigratedPool:
                 back = (ServiceState.DONE, ServiceState.MOVING)
                 self.services = [replace(one, state=back[bool(self.moved[one.job_id])]) for one in self.services]
             return self.row
-
-    def _record_call(self, name: str) -> None:
-        with self.lock:
-            self.calls[name] += 1
-            if self.outages[name]:
-                self.outages[name] -= 1
-                raise Unavailable(f"{name} is out")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from peloton.errors import Aborted, NotFound, Unavailable
+from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.rebalance import HOUR_S, NS_PER_S, act_refusal, after_act, after_round, next_round
 from peloton.model.rebalance import (
     Goal,
@@ -19,19 +17,20 @@ from peloton.model.rebalance import (
     RebalanceState,
 )
 from tests.workflow.cluster import Clock
+from tests.workflow.counted_calls import CountedCalls
 
 CLUSTER = "east"
 
 
-class RebalancedCluster:
+class RebalancedCluster(CountedCalls):
     """``gains``: moves that plans would make in all. A pod that moves runs again ``away_s`` later, one after the other.
     Implements ``ports.ClusterRebalancer``, ``ClusterRebalancers`` and ``RebalanceRecords``."""
 
     def __init__(
         self, clock: Clock, gains: int = 4, *, per_hour: int = 60, at_once: int = 2, away_s: float = 3.0
     ) -> None:
+        super().__init__()
         self.clock, self.gains, self.at_once, self.away_s = clock, gains, at_once, away_s
-        self.lock = threading.RLock()
         self.tell: Callable[[], None] = lambda: None
         progress = RebalanceProgress(RebalanceState.RUNNING)
         self.row: Rebalance | None = Rebalance(CLUSTER, RebalanceSpec((Goal.FREE,), per_hour), progress=progress)
@@ -39,8 +38,6 @@ class RebalancedCluster:
         self.moving = 0
         self.moving_most = 0
         self.last_ended_ns = 0
-        self.calls: Counter[str] = Counter()
-        self.outages: Counter[str] = Counter()
 
     def act(self, act: RebalanceAct) -> None:
         self._steer(act)
@@ -108,10 +105,3 @@ class RebalancedCluster:
             state = after_act(self.row.state, act)
             self.row = replace(self.row, state=state, progress=replace(self.row.progress, state=state))
             return self.row
-
-    def _record_call(self, name: str) -> None:
-        with self.lock:
-            self.calls[name] += 1
-            if self.outages[name]:
-                self.outages[name] -= 1
-                raise Unavailable(f"{name} is out")

@@ -19,6 +19,7 @@ from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
 from peloton.model.respool import PoolResource, PoolSpec
+from services.api.calls import Calls
 from services.api.server import start
 from services.storage import migrate
 from services.storage.storage import Storage
@@ -77,6 +78,13 @@ async def address(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox) -> 
     server = await start(storage, wakes, lambda _: None, "127.0.0.1:0", hosts)
     yield f"127.0.0.1:{server.port}"
     await server.stop(0)
+
+
+@pytest.fixture
+async def calls() -> AsyncIterator[Calls]:
+    calls = Calls()
+    yield calls
+    await calls.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -159,13 +158,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-@pytest.fixture
-async def calls() -> AsyncIterator[Calls]:
-    calls = Calls()
-    yield calls
-    await calls.close()
 
 
 async def test_locks_of_other_processes(storage: Storage, calls: Calls) -> None:

@@ -278,13 +278,6 @@ async def test_a_backfill_is_bounded(schedules: Any, kept: KeptSchedules) -> Non
 # -- jobs created by workers
 
 
-@pytest.fixture
-async def calls() -> AsyncIterator[Calls]:
-    calls = Calls()
-    yield calls
-    await calls.close()
-
-
 Creator = Callable[..., ScheduledJobs]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -37,13 +36,6 @@ class Counted:
 @pytest.fixture
 def records(storage: Storage) -> Any:
     return Counted(storage)
-
-
-@pytest.fixture
-async def calls() -> AsyncIterator[Calls]:
-    calls = Calls()
-    yield calls
-    await calls.close()
 
 
 def store_job(storage: Storage, config: Config, name: str = "shards") -> JobRecord:

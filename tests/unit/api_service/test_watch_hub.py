@@ -46,13 +46,6 @@ class CountedReader(ChangeReader):
 
 
 @pytest.fixture
-async def calls() -> AsyncIterator[Calls]:
-    calls = Calls()
-    yield calls
-    await calls.close()
-
-
-@pytest.fixture
 def reader(storage: Storage) -> CountedReader:
     """Returns a reader of storage with one service, whose pods do not exist yet."""
     config = service_config(COUNT)
