@@ -1,38 +1,51 @@
-"""Names under which services are registered.
+"""Services of the public API, which role api serves by itself or through the leaders of other roles, and their names.
 
 Existing clients call three services of v0 by a name without the version, such as ``peloton.api.job.JobManager``. The
 name that follows from the package of the .proto file, and a third one with ``.svc``, are served as well. All names are
 declared in .proto files, so reflection lists them and stubs exist for each.
 """
 
+# ruff: noqa: F401 - the imported modules declare the services in the descriptor pool, and import their messages
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import grpc
 from google.protobuf import descriptor_pool, message_factory
-from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 
-from peloton.api.v0.advice import advice_pb2
-from peloton.api.v0.bulk import bulk_pb2
-from peloton.api.v0.explain import explain_pb2
-from peloton.api.v0.history import history_pb2
-from peloton.api.v0.job.svc import job_svc_pb2
-from peloton.api.v0.lookup import lookup_pb2
-from peloton.api.v0.maintenance import maintenance_pb2
-from peloton.api.v0.migration import migration_pb2
-from peloton.api.v0.mover import mover_pb2
-from peloton.api.v0.overview import overview_pb2
-from peloton.api.v0.rebalance import rebalance_pb2
-from peloton.api.v0.respool.svc import respool_svc_pb2
-from peloton.api.v0.schedule import schedule_pb2
-from peloton.api.v0.short_names import job_pb2 as short_job_pb2
-from peloton.api.v0.short_names import respool_pb2 as short_respool_pb2
-from peloton.api.v0.short_names import task_pb2 as short_task_pb2
-from peloton.api.v0.table import table_pb2
-from peloton.api.v0.task.svc import task_svc_pb2
-from peloton.api.v0.workers import workers_pb2
+import peloton.api.v0.advice.advice_pb2
+import peloton.api.v0.bulk.bulk_pb2
+import peloton.api.v0.explain.explain_pb2
+import peloton.api.v0.history.history_pb2
+import peloton.api.v0.host.internal_pb2
+import peloton.api.v0.host.svc.host_svc_pb2
+import peloton.api.v0.job.svc.job_svc_pb2
+import peloton.api.v0.lookup.lookup_pb2
+import peloton.api.v0.maintenance.maintenance_pb2
+import peloton.api.v0.migration.migration_pb2
+import peloton.api.v0.mover.mover_pb2
+import peloton.api.v0.overview.overview_pb2
+import peloton.api.v0.rebalance.rebalance_pb2
+import peloton.api.v0.respool.svc.respool_svc_pb2
+import peloton.api.v0.schedule.schedule_pb2
+import peloton.api.v0.short_names.job_pb2
+import peloton.api.v0.short_names.respool_pb2
+import peloton.api.v0.short_names.task_pb2
+import peloton.api.v0.table.table_pb2
+import peloton.api.v0.task.svc.task_svc_pb2
+import peloton.api.v0.update.svc.update_svc_pb2
+import peloton.api.v0.volume.svc.volume_svc_pb2
+import peloton.api.v0.workers.workers_pb2
+import peloton.api.v1alpha.admin.svc.admin_svc_pb2
+import peloton.api.v1alpha.host.svc.host_svc_pb2
+import peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2
+import peloton.api.v1alpha.pod.svc.pod_svc_pb2
+import peloton.api.v1alpha.respool.svc.respool_svc_pb2
+import peloton.api.v1alpha.volume.svc.volume_svc_pb2
+import peloton.api.v1alpha.watch.svc.watch_svc_pb2
 
 # Clients use the first name of each.
 JOB_MANAGER = (
@@ -63,29 +76,49 @@ OVERVIEW_SERVICE = ("peloton.api.v0.overview.OverviewService",)
 REBALANCE_SERVICE = ("peloton.api.v0.rebalance.RebalanceService",)
 WORKER_VERSION_SERVICE = ("peloton.api.v0.workers.WorkerVersionService",)
 SCHEDULE_SERVICE = ("peloton.api.v0.schedule.ScheduleService",)
+HOST_SERVICE = ("peloton.api.v0.host.svc.HostService",)
+INTERNAL_HOST_SERVICE = ("peloton.private.hostmgr.hostsvc.InternalHostService",)
+VOLUME_SERVICE = ("peloton.api.v0.volume.svc.VolumeService",)
+UPDATE_SERVICE = ("peloton.api.v0.update.svc.UpdateService",)
+JOB_SERVICE = ("peloton.api.v1alpha.job.stateless.svc.JobService",)
+POD_SERVICE = ("peloton.api.v1alpha.pod.svc.PodService",)
+WATCH_SERVICE = ("peloton.api.v1alpha.watch.svc.WatchService",)
+ADMIN_SERVICE = ("peloton.api.v1alpha.admin.svc.AdminService",)
+RESPOOL_SERVICE = ("peloton.api.v1alpha.respool.ResourcePoolService",)
+HOST_SERVICE_V1 = ("peloton.api.v1alpha.host.svc.HostService",)
+VOLUME_SERVICE_V1 = ("peloton.api.v1alpha.volume.svc.VolumeService",)
 
-# Importing these modules declares the services in the descriptor pool; they import the modules of the messages.
-DECLARED_IN = (
-    short_job_pb2,
-    short_respool_pb2,
-    short_task_pb2,
-    job_svc_pb2,
-    respool_svc_pb2,
-    task_svc_pb2,
-    advice_pb2,
-    bulk_pb2,
-    explain_pb2,
-    history_pb2,
-    lookup_pb2,
-    maintenance_pb2,
-    migration_pb2,
-    mover_pb2,
-    overview_pb2,
-    rebalance_pb2,
-    schedule_pb2,
-    table_pb2,
-    workers_pb2,
+SPELLINGS = (
+    JOB_MANAGER,
+    TASK_MANAGER,
+    BULK_SERVICE,
+    HISTORY_SERVICE,
+    LOOKUP_SERVICE,
+    JOB_TABLE_SERVICE,
+    MIGRATION_SERVICE,
+    OVERVIEW_SERVICE,
+    REBALANCE_SERVICE,
+    SCHEDULE_SERVICE,
+    RESOURCE_MANAGER,
+    EXPLAIN_SERVICE,
+    MOVER_SERVICE,
+    WORKER_VERSION_SERVICE,
+    HOST_SERVICE,
+    HOST_SERVICE_V1,
+    INTERNAL_HOST_SERVICE,
+    MAINTENANCE_SERVICE,
+    ADVICE_SERVICE,
+    VOLUME_SERVICE,
+    VOLUME_SERVICE_V1,
+    UPDATE_SERVICE,
+    JOB_SERVICE,
+    POD_SERVICE,
+    WATCH_SERVICE,
+    ADMIN_SERVICE,
+    RESPOOL_SERVICE,
 )
+"""Names of each service; clients use the first one."""
+SERVED = tuple(name for names in SPELLINGS for name in names)
 
 
 class GenericServer(Protocol):
@@ -100,7 +133,7 @@ def add_under_all_names(server: GenericServer, servicer: object, names: tuple[st
 
 
 def service_handler(name: str, servicer: object) -> grpc.GenericRpcHandler:
-    service = descriptor_pool.Default().FindServiceByName(name)
+    service = service_of(name)
     handlers = {method.name: method_handler(method, getattr(servicer, method.name)) for method in service.methods}
     return grpc.method_handlers_generic_handler(name, handlers)
 
@@ -123,3 +156,15 @@ def method_handler(method: MethodDescriptor, behaviour: Any) -> grpc.RpcMethodHa
 def serialize(answer: Message | bytes) -> bytes:
     """Serialize an answer, unless the servicer has returned it serialized."""
     return answer if isinstance(answer, bytes) else answer.SerializeToString()
+
+
+def service_of(name: str) -> ServiceDescriptor:
+    """Return the descriptor of a service by one of its names."""
+    return descriptor_pool.Default().FindServiceByName(name)
+
+
+def list_methods() -> Iterator[tuple[str, MethodDescriptor]]:
+    """Yield each method of each service with its path, ``service/method``."""
+    for name in SERVED:
+        for method in service_of(name).methods:
+            yield f"{name}/{method.name}", method

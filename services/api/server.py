@@ -24,36 +24,34 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from peloton.api.public_services import (
-    ADMIN_SERVICE,
-    HOST_SERVICE,
-    HOST_SERVICE_V1,
-    INTERNAL_HOST_SERVICE,
-    JOB_SERVICE,
-    POD_SERVICE,
-    RESPOOL_SERVICE,
-    SERVED,
-    UPDATE_SERVICE,
-    VOLUME_SERVICE,
-    VOLUME_SERVICE_V1,
-    WATCH_SERVICE,
-)
 from peloton.api.service_names import (
+    ADMIN_SERVICE,
     ADVICE_SERVICE,
     BULK_SERVICE,
     EXPLAIN_SERVICE,
     HISTORY_SERVICE,
+    HOST_SERVICE,
+    HOST_SERVICE_V1,
+    INTERNAL_HOST_SERVICE,
     JOB_MANAGER,
+    JOB_SERVICE,
     JOB_TABLE_SERVICE,
     LOOKUP_SERVICE,
     MAINTENANCE_SERVICE,
     MIGRATION_SERVICE,
     MOVER_SERVICE,
     OVERVIEW_SERVICE,
+    POD_SERVICE,
     REBALANCE_SERVICE,
     RESOURCE_MANAGER,
+    RESPOOL_SERVICE,
     SCHEDULE_SERVICE,
+    SERVED,
     TASK_MANAGER,
+    UPDATE_SERVICE,
+    VOLUME_SERVICE,
+    VOLUME_SERVICE_V1,
+    WATCH_SERVICE,
     WORKER_VERSION_SERVICE,
     add_under_all_names,
 )
@@ -99,12 +97,12 @@ RPCS_MAX = 1_000 + CLIENTS_MAX
 """Maximum number of concurrent calls and watches; gRPC returns RESOURCE_EXHAUSTED beyond it."""
 DRAIN_S = 5.0
 
-VOLUME_SERVICES: tuple[tuple[type[Servicer], str], ...] = (
+VOLUME_SERVICES: tuple[tuple[type[Servicer], tuple[str, ...]], ...] = (
     (VolumeService, VOLUME_SERVICE),
     (VolumeServiceV1, VOLUME_SERVICE_V1),
 )
 LOCKING_SERVICES = ((AdminService, ADMIN_SERVICE), (InternalHostService, INTERNAL_HOST_SERVICE))
-HOSTMGR_SERVICES = (HOST_SERVICE, HOST_SERVICE_V1, *MAINTENANCE_SERVICE, *ADVICE_SERVICE)
+HOSTMGR_SERVICES = (*HOST_SERVICE, *HOST_SERVICE_V1, *MAINTENANCE_SERVICE, *ADVICE_SERVICE)
 OPTIONS = (
     *SERVER_OPTIONS,
     ("grpc.so_reuseport", 0),  # a second api on a used port is an error, not a second listener
@@ -164,7 +162,7 @@ async def start(
     backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
     migrations = MigrationService(storage, targets or NoTargets(), calls, wakers.migrations_changed)
-    about_hosts = {name: name for name in HOSTMGR_SERVICES} | {HOST_SERVICE_V1: HOST_SERVICE}
+    about_hosts = {name: name for name in HOSTMGR_SERVICES} | dict(zip(HOST_SERVICE_V1, HOST_SERVICE, strict=True))
     of_hosts = ClusterServices(about_hosts, channels, lambda names: storage.hosts.clusters_of(names))
     rebalances = RebalanceService(
         storage.rebalances, of_hosts.answer, channels.clusters, calls, wakers.rebalances_changed
@@ -181,13 +179,13 @@ async def start(
         (JobTableService(storage, calls, channels), JOB_TABLE_SERVICE),
         (ScheduleService(schedules, jobs.new_jobs, storage.pools, calls), SCHEDULE_SERVICE),
         (HistoryService(storage.history, storage.pools, clusters, calls), HISTORY_SERVICE),
-        (UpdateService(backend, specs), (UPDATE_SERVICE,)),
-        *((service(backend), (name,)) for service, name in VOLUME_SERVICES),
-        (JobService(backend, specs), (JOB_SERVICE,)),
-        (PodService(backend), (POD_SERVICE,)),
-        (WatchService(watches), (WATCH_SERVICE,)),
-        *((service(locks, calls), (name,)) for service, name in LOCKING_SERVICES),
-        (ResourcePoolService(channels), (RESPOOL_SERVICE,)),
+        (UpdateService(backend, specs), UPDATE_SERVICE),
+        *((service(backend), names) for service, names in VOLUME_SERVICES),
+        (JobService(backend, specs), JOB_SERVICE),
+        (PodService(backend), POD_SERVICE),
+        (WatchService(watches), WATCH_SERVICE),
+        *((service(locks, calls), names) for service, names in LOCKING_SERVICES),
+        (ResourcePoolService(channels), RESPOOL_SERVICE),
     )
     for servicer, names in servicers:
         add_under_all_names(server, servicer, names)

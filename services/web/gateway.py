@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from peloton.api.public_services import list_methods
+from peloton.api.service_names import list_methods
 from peloton.errors import PelotonError
 from services.web import openapi
 from services.web.api import Api

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from peloton.api.comments import comment_of
-from peloton.api.public_services import SPELLINGS, service_of
+from peloton.api.service_names import SPELLINGS, service_of
 from services.web.bodies import TIMEOUT_S_MAX
 from services.web.faults import HTTP_STATUSES
 

@@ -38,7 +38,6 @@ BY_OTHERS = {
     "contextlib": "trace",
     "temporalio": "intercept_activity intercept_client to_typed_value",
     "temporalio, options": "schedule_to_close_timeout heartbeat_timeout retry_policy",
-    "descriptor pool": "DECLARED_IN",
     "pod machine, which names columns": "initial_health",
     "JSON of dataclasses": "hits misses prefetched",
     "tests": "settings_of shares_capacity",
@@ -48,7 +47,7 @@ BY_OTHERS = {
 }
 """Names that are used where no name is written: by libraries, and by tests that read internals."""
 
-BY_MODULES = {"SCENARIOS", "pytestmark", "pytest_plugins", "DECLARED_IN", "__all__"}
+BY_MODULES = {"SCENARIOS", "pytestmark", "pytest_plugins", "__all__"}
 BY_MODULES |= {"revision", "down_revision", "branch_labels", "depends_on"}
 """Names that are read from modules which are not named."""
 

@@ -11,8 +11,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from peloton.api.public_services import JOB_SERVICE, POD_SERVICE, UPDATE_SERVICE, WATCH_SERVICE
-from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, LOOKUP_SERVICE, SCHEDULE_SERVICE, TASK_MANAGER
+from peloton.api.service_names import (
+    BULK_SERVICE,
+    JOB_MANAGER,
+    JOB_SERVICE,
+    LOOKUP_SERVICE,
+    POD_SERVICE,
+    SCHEDULE_SERVICE,
+    TASK_MANAGER,
+    UPDATE_SERVICE,
+    WATCH_SERVICE,
+)
 from peloton.errors import Reason, Unavailable
 from services.api.calls import Calls
 from services.grpc_handlers import AroundCalls, within
@@ -47,10 +56,10 @@ LOCKABLE = frozenset(
         *BULK_SERVICE,
         *LOOKUP_SERVICE,
         *SCHEDULE_SERVICE,
-        UPDATE_SERVICE,
-        JOB_SERVICE,
-        POD_SERVICE,
-        WATCH_SERVICE,
+        *UPDATE_SERVICE,
+        *JOB_SERVICE,
+        *POD_SERVICE,
+        *WATCH_SERVICE,
     }
 )
 """Services of jobs. Pools and hosts can be viewed and managed while jobs are locked down."""
@@ -93,7 +102,7 @@ def _kind(method: str) -> str:
     service, _, name = method.removeprefix("/").rpartition("/")
     if service not in LOCKABLE:
         return ""
-    if service == WATCH_SERVICE or name.startswith(READS):
+    if service in WATCH_SERVICE or name.startswith(READS):
         return "Read"
     return "Write" if name.startswith(WRITES) else ""
 

@@ -19,7 +19,7 @@ from google.protobuf import message_factory, text_format
 from google.protobuf.descriptor import MethodDescriptor
 
 from peloton.api.limits import MESSAGE_SIZES, code_of
-from peloton.api.public_services import ADMIN_SERVICE, INTERNAL_HOST_SERVICE, SERVED
+from peloton.api.service_names import ADMIN_SERVICE, INTERNAL_HOST_SERVICE, SERVED
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
@@ -226,7 +226,7 @@ async def test_no_request_is_answered_with_a_fault_of_ours(
     caplog.set_level(logging.ERROR)
     await jobs_with_pods(channel, world.storage)
     fuzz = Fuzz(channel)
-    locking = (ADMIN_SERVICE, INTERNAL_HOST_SERVICE)
+    locking = (*ADMIN_SERVICE, *INTERNAL_HOST_SERVICE)
     admin = list(methods(locking))
     others = list(methods([name for name in SERVED if name not in locking]))
 

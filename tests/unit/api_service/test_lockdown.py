@@ -8,8 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from peloton.api.public_services import JOB_SERVICE, POD_SERVICE, SERVED, UPDATE_SERVICE, WATCH_SERVICE
-from peloton.api.service_names import JOB_MANAGER
+from peloton.api.service_names import JOB_MANAGER, JOB_SERVICE, POD_SERVICE, SERVED, UPDATE_SERVICE, WATCH_SERVICE
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
@@ -51,19 +50,19 @@ async def call(channel: grpc.aio.Channel, service: str, method: str, request: An
 READ_CALLS: dict[str, tuple[str, str, Any]] = {
     "v0 get": (JOB_MANAGER[1], "Get", job_pb2.GetRequest()),
     "v0 query": (JOB_MANAGER[0], "Query", job_pb2.QueryRequest()),
-    "v0 list of updates": (UPDATE_SERVICE, "ListUpdates", update_svc_pb2.ListUpdatesRequest()),
-    "v1 get": (JOB_SERVICE, "GetJob", stateless_svc_pb2.GetJobRequest()),
-    "v1 browse": (POD_SERVICE, "BrowsePodSandbox", pod_svc_pb2.BrowsePodSandboxRequest()),
-    "cancel of a watch": (WATCH_SERVICE, "Cancel", watch_svc_pb2.CancelRequest()),
+    "v0 list of updates": (UPDATE_SERVICE[0], "ListUpdates", update_svc_pb2.ListUpdatesRequest()),
+    "v1 get": (JOB_SERVICE[0], "GetJob", stateless_svc_pb2.GetJobRequest()),
+    "v1 browse": (POD_SERVICE[0], "BrowsePodSandbox", pod_svc_pb2.BrowsePodSandboxRequest()),
+    "cancel of a watch": (WATCH_SERVICE[0], "Cancel", watch_svc_pb2.CancelRequest()),
 }
 WRITE_CALLS: dict[str, tuple[str, str, Any]] = {
     "v0 create": (JOB_MANAGER[0], "Create", job_pb2.CreateRequest()),
     "v0 restart": ("peloton.api.task.TaskManager", "Restart", task_pb2.RestartRequest()),
-    "v0 rollback": (UPDATE_SERVICE, "RollbackUpdate", update_svc_pb2.RollbackUpdateRequest()),
-    "v1 patch": (JOB_SERVICE, "PatchJob", stateless_svc_pb2.PatchJobRequest()),
-    "v1 resume": (JOB_SERVICE, "ResumeJobWorkflow", stateless_svc_pb2.ResumeJobWorkflowRequest()),
-    "v1 pulse": (JOB_SERVICE, "PulseJobWorkflow", stateless_svc_pb2.PulseJobWorkflowRequest()),
-    "v1 refresh": (POD_SERVICE, "RefreshPod", pod_svc_pb2.RefreshPodRequest()),
+    "v0 rollback": (UPDATE_SERVICE[0], "RollbackUpdate", update_svc_pb2.RollbackUpdateRequest()),
+    "v1 patch": (JOB_SERVICE[0], "PatchJob", stateless_svc_pb2.PatchJobRequest()),
+    "v1 resume": (JOB_SERVICE[0], "ResumeJobWorkflow", stateless_svc_pb2.ResumeJobWorkflowRequest()),
+    "v1 pulse": (JOB_SERVICE[0], "PulseJobWorkflow", stateless_svc_pb2.PulseJobWorkflowRequest()),
+    "v1 refresh": (POD_SERVICE[0], "RefreshPod", pod_svc_pb2.RefreshPodRequest()),
 }
 
 
@@ -92,7 +91,7 @@ async def test_streams_are_locked(admin: Any, v1: Any, channel: grpc.aio.Channel
     raw: Any = channel
 
     assert await refused(v1.ListJobs(stateless_svc_pb2.ListJobsRequest()).read()) == READS
-    assert await refused(raw.unary_stream(f"/{WATCH_SERVICE}/Watch")(b"").read()) == READS
+    assert await refused(raw.unary_stream(f"/{WATCH_SERVICE[0]}/Watch")(b"").read()) == READS
 
 
 async def test_unlock(admin: Any, channel: grpc.aio.Channel) -> None:

@@ -12,7 +12,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 
-from peloton.api.public_services import SPELLINGS, service_of
+from peloton.api.service_names import SPELLINGS, service_of
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId

@@ -12,8 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from peloton.api.public_services import SERVED
-from peloton.api.service_names import EXPLAIN_SERVICE, JOB_MANAGER, RESOURCE_MANAGER, TASK_MANAGER
+from peloton.api.service_names import EXPLAIN_SERVICE, JOB_MANAGER, RESOURCE_MANAGER, SERVED, TASK_MANAGER
 from peloton.errors import Aborted, ResourceExhausted
 from services.api.calls import WRITE_BYTES_MAX, WRITES_MAX, Calls
 from services.api.server import ApiServer, start

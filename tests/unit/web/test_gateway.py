@@ -13,7 +13,7 @@ from google.protobuf import json_format
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from peloton.api.public_services import SERVED
+from peloton.api.service_names import SERVED
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from services.web import bodies, gateway

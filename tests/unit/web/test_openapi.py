@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.protocols import Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from peloton.api.public_services import SPELLINGS
+from peloton.api.service_names import SPELLINGS
 from services.web import openapi
 from services.web.gateway import methods
 from services.web.proto_json import read_message
