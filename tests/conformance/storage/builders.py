@@ -14,11 +14,14 @@ from peloton.model.job import JobProgress, JobType
 from peloton.model.pod import PodRecord, PodState, PodStatus
 from services.storage.pods.status_writes import StatusOutcome
 from services.storage.storage import Storage
+from tests.nightly import nightly
 
 MEMORY = "memory"
 DATABASES = ["sqlite", "postgres"]
 everywhere = pytest.mark.parametrize("url", [MEMORY, *DATABASES], indirect=True)
 """Marks tests that run on storage in memory as well."""
+postgres_nightly = pytest.mark.parametrize("url", ["sqlite", nightly("postgres")], indirect=True)
+"""Marks long tests of a rule that does not depend on the database, and whose statements other tests run on both."""
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
 I, P, READY, LAUNCHED, STARTING, R, S, F, L, KILLING, K = (  # noqa: E741

@@ -21,6 +21,7 @@ from peloton.model.pod import PodStatus
 from services.storage.engine import WriterTurn
 from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
+from tests.conformance.storage.another_process import report_success
 from tests.conformance.storage.builders import LAUNCHED, NOW, READY, F, I, K, R, S
 
 ROUNDS = 8
@@ -179,19 +180,12 @@ def test_a_role_has_one_leader_however_many_ask(storage: Storage, open_storage: 
     assert f"a{got.index(True)}" == storage.leases.leader("role", 2.0)
 
 
-def _write_from_a_process(url: str, job_id: JobId, instances: list[int]) -> None:
-    storage = Storage(url)
-    for i in instances:
-        storage.host_pods.apply_status([PodStatus(PodId(job_id, i, 1), S, NOW)], "cluster")
-    storage.close()
-
-
 def test_processes_share_one_database(storage: Storage, url: str) -> None:
     """Two processes and this one write the same job. Nothing is lost, and no process fails."""
     job_id = world.a_running_job(storage, 60)
     context = multiprocessing.get_context("spawn")
     parts = [list(range(0, 30)), list(range(30, 50))]
-    processes = [context.Process(target=_write_from_a_process, args=(url, job_id, part)) for part in parts]
+    processes = [context.Process(target=report_success, args=(url, job_id, part, NOW)) for part in parts]
     for process in processes:
         process.start()
 

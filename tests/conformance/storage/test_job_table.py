@@ -16,7 +16,7 @@ from peloton.model.job import JobRecord, JobState, JobType
 from services.storage.jobs import job_table
 from services.storage.jobs.job_table import OWNER_INDEXED_MAX, JobCount, JobFilter, JobPage, Position
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import NOW, SECOND, S, a_config, a_running_job, create, report
+from tests.conformance.storage.builders import DATABASES, NOW, SECOND, S, a_config, a_running_job, create, report
 from tests.conformance.storage.plans import plans_of
 from tests.nightly import nightly
 
@@ -97,7 +97,12 @@ def pages(storage: Storage, wanted: JobFilter, size: int, at: Position | None, o
             return
 
 
-@pytest.mark.parametrize(("rows", "count"), [(10_000, 60), (7, 30), nightly(7, 60)])
+@pytest.mark.parametrize(
+    ("url", "rows", "count"),
+    [("sqlite", 10_000, 60), ("sqlite", 7, 30), ("postgres", 7, 30), nightly("postgres", 10_000, 60)]
+    + [nightly(url, 7, 60) for url in DATABASES],
+    indirect=["url"],
+)
 @pytest.mark.parametrize("oldest_first", [False, True])
 def test_pages_are_what_an_oracle_finds(
     storage: Storage, oldest_first: bool, rows: int, count: int, monkeypatch: pytest.MonkeyPatch

@@ -8,8 +8,8 @@ from peloton.model.host_pool import DEFAULT_HOST_POOL, HostInPool, HostPool, Hos
 from peloton.model.ids import Hostname
 from peloton.model.mover import Made, MoverRule
 from peloton.model.times import NS_PER_S
+from services.storage.hosts import mover
 from services.storage.hosts.host_pools import HostPoolRecords
-from services.storage.hosts.mover import MADE_KEPT, MADE_KEPT_S
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW
 
@@ -107,20 +107,21 @@ def test_past_moves_are_read_by_the_next_mover(storage: Storage) -> None:
     assert Made("services", "batch", MoverRule.LOAD, "why", (H1,), NOW + 5) == back
 
 
-def test_old_moves_are_forgotten(storage: Storage) -> None:
+def test_old_moves_are_forgotten(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Old moves are deleted, except the moves of the last hour and the newest ones."""
+    monkeypatch.setattr(mover, "MADE_KEPT", 10)
     records = lending(storage)
-    for at in range(MADE_KEPT + 5):
+    for at in range(mover.MADE_KEPT + 5):
         lend(storage, "batch", "services", NOW + at)
         for host in (H1, H2):
             records.relabel(host, "batch", "batch", NOW)
-    assert MADE_KEPT + 5 == len(storage.mover.list_made()), "all of them are of the last hour"
+    assert mover.MADE_KEPT + 5 == len(storage.mover.list_made()), "all of them are of the last hour"
 
-    later_ns = NOW + (MADE_KEPT_S + 3) * NS_PER_S
+    later_ns = NOW + (mover.MADE_KEPT_S + 3) * NS_PER_S
     lend(storage, "batch", "services", later_ns)
 
     kept = [one.at_ns for one in storage.mover.list_made()]
-    assert [later_ns, *(NOW + at for at in range(MADE_KEPT + 4, 5, -1))] == kept
+    assert [later_ns, *(NOW + at for at in range(mover.MADE_KEPT + 4, 5, -1))] == kept
 
 
 def test_hosts_that_do_not_get_away_stay(storage: Storage) -> None:

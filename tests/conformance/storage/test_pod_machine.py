@@ -13,6 +13,7 @@ from services.storage.engine import Database
 from services.storage.pods.scope import Chosen, Scope, Span
 from services.storage.pods.writes import fire, fire_each, insert_pods
 from services.storage.tables import POD, POD_EVENT
+from tests.conformance.storage.builders import postgres_nightly
 from tests.unit.lifecycle.every_pod import JOB, NOW, parameters_for, pods_for
 
 
@@ -24,6 +25,7 @@ def events(conn: sa.Connection) -> dict[int, int]:
     return {row.instance_id: row.revision for row in conn.execute(sa.select(POD_EVENT))}
 
 
+@postgres_nightly
 def test_every_event_in_every_condition(url: str) -> None:
     """The UPDATE leaves the pod that ``next_pod`` returns, for each event with its parameters in each combination of
     the columns that it reads. It adds an event for the change, and touches no other pod."""

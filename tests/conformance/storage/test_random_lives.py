@@ -18,7 +18,7 @@ from peloton.model.pod import ALLOCATED, ON_HOST, TERMINAL, PodRecord, PodState,
 from services.storage.jobs.settle_view import read_view
 from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
-from tests.conformance.storage.builders import KILLING, NOW, READY, SECOND, F, I, K, L, P, R, S
+from tests.conformance.storage.builders import KILLING, NOW, READY, SECOND, F, I, K, L, P, R, S, postgres_nightly
 from tests.conformance.storage.mirror import Mirrored
 from tests.nightly import NIGHTLY
 from tests.reasons import PREEMPTED, REQUEUED
@@ -252,6 +252,7 @@ LIVES = given(retries=st.integers(0, 4), sla=slas, steps=st.lists(step, max_size
 SHARED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
+@postgres_nightly
 @settings(max_examples=8, suppress_health_check=SHARED)
 @LIVES
 def test_random_lives(storage: Storage, retries: int, sla: dict[str, Any], steps: list[tuple[Any, ...]]) -> None:

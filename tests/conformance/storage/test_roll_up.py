@@ -10,7 +10,7 @@ from peloton.model.job import JobState, RolledUp
 from peloton.model.pod import PodState
 from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
-from tests.conformance.storage.builders import NOW, SECOND, F, R, S
+from tests.conformance.storage.builders import NOW, SECOND, F, R, S, postgres_nightly
 from tests.conformance.storage.interleaving import before_write
 
 
@@ -91,6 +91,7 @@ def test_a_job_that_changes_meanwhile_is_reported(storage: Storage, monkeypatch:
     assert RolledUp([job], []) == storage.jobs.roll_up([job], NOW)  # type: ignore[list-item]
 
 
+@postgres_nightly
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     reports=st.lists(st.tuples(st.integers(0, 3), st.sampled_from([R, S, F])), max_size=8), retries=st.integers(0, 1)

@@ -18,7 +18,9 @@ from services.storage.storage import Storage
 from services.storage.tables import POD
 from services.storage.updates import instances
 from services.storage.updates.update_pods import StoredPods
+from tests.conformance.storage.builders import DATABASES
 from tests.conformance.storage.services import a_service
+from tests.nightly import nightly
 
 COUNT = 24
 STATES = [PodState.RUNNING, PodState.RUNNING, PodState.RUNNING, PodState.STARTING, PodState.KILLED, PodState.KILLING]
@@ -70,7 +72,11 @@ def an_update(job_id: JobId, drawn: random.Random) -> UpdateRecord:
     return UpdateRecord("u", job_id, type_, spec, UpdateState.ROLLING_FORWARD, 2, 1, **named)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("url", "seed"),
+    [("sqlite", 0), ("postgres", 0), *(nightly(url, n) for url in DATABASES for n in range(1, 6))],
+    indirect=["url"],
+)
 def test_a_step_on_what_is_read_is_a_step_on_all_pods(storage: Storage, seed: int) -> None:
     """The step on the pods that it reads equals a step on all pods, for any conditions, gaps and instances of the
     update. The next images are equal, too."""
