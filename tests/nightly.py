@@ -27,14 +27,19 @@ def nightly(*values: Any) -> Any:
     return pytest.param(*values, marks=NIGHTLY)
 
 
+def first_of(values: Iterable[Any]) -> list[Any]:
+    """Return values of ``parametrize`` of which ``make test`` takes the first one alone."""
+    first, *others = values
+    return [first, *map(nightly, others)]
+
+
 def seeds(default: str) -> list[Any]:
     """Seeds of random lives: the ones in PELOTON_TEST_SEEDS (as in 1,2,3), or the default, of which only the first one
     is played by ``make test``.
     """
     if chosen := os.environ.get(SEEDS, ""):
         return [int(seed) for seed in chosen.split(",")]
-    first, *others = (int(seed) for seed in default.split(","))
-    return [first, *map(nightly, others)]
+    return first_of(int(seed) for seed in default.split(","))
 
 
 def lives(short: tuple[int, int], steps: int, long: str = "1,2") -> list[Any]:

@@ -26,6 +26,7 @@ from tests.e2e.service import SLEEP, Service
 from tests.e2e.test_faults import list_launched_twice
 from tests.e2e.workloads import Workloads, again, failures_of, stop
 from tests.kubernetes.client import Client, login_of
+from tests.nightly import nightly
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
 NODES, CPUS = 3, 4
@@ -339,7 +340,7 @@ def test_a_user_drains_a_node(cluster: Cluster, pool: str, kubectl: Client) -> N
     drain_by_another_client(cluster, pool, kubectl, "peloton")
 
 
-@pytest.mark.parametrize("victim", ["hostmgr-kubernetes", "kubernetes"])
+@pytest.mark.parametrize("victim", ["hostmgr-kubernetes", nightly("kubernetes")])
 def test_a_job_survives_the_death_of(victim: str, cluster: Cluster, pool: str) -> None:
     """Every pod runs to success although the process is killed half-way, and no run is launched twice; pods that die
     with the emulation count no failure."""

@@ -13,6 +13,7 @@ from peloton.api.v0.task import task_pb2
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell
 from tests.e2e.shared import SIMULATED, Lend
+from tests.nightly import nightly
 
 pytestmark = pytest.mark.xdist_group("simulated")
 
@@ -51,7 +52,7 @@ def list_evicted(cluster: Cluster, job: str) -> list[int]:
         storage.close()
 
 
-@pytest.mark.parametrize("victim", ["", "resmgr"])
+@pytest.mark.parametrize("victim", [nightly(""), "resmgr"])
 def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
     """One pool's pods fill the cluster; the other's take their half while the first ones still run, and these come back
     after it, none evicted twice, whether resmgr is killed in between or not."""

@@ -44,7 +44,7 @@ from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.hostmgr.world import World, wait
 from tests.conformance.storage.services import roll
-from tests.nightly import PROPERTY, examples
+from tests.nightly import PROPERTY, takes_all_examples
 from tests.unit.api_service.conftest import LEAF
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import create as create_service
@@ -53,7 +53,7 @@ from tests.unit.api_service.story import wire
 from tests.unit.resmgr.world import FAST, FixedCapacity, pool_config
 
 SEED = int(os.environ.get("PELOTON_TEST_SEEDS", "1").split(",")[0])
-CALLS = int(os.environ.get("PELOTON_TEST_CALLS", "0")) or examples(8000)
+CALLS = int(os.environ.get("PELOTON_TEST_CALLS", "0")) or (8000 if takes_all_examples() else 1000)
 AT_ONCE = 16
 CALL_S = 30.0
 MESSAGES_MAX = 3

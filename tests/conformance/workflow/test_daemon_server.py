@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from temporalio.client import Client
 
+from tests.nightly import first_of
 from tests.workflow.daemon_stories import RECIPES
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.__name__)
+@pytest.mark.parametrize("recipe", first_of(RECIPES), ids=lambda recipe: recipe.__name__)
 async def test_story(recipe: object, client: Client) -> None:
     """The stories that histories are recorded of hold, and replay."""
     await recipe(client)  # type: ignore[operator]

@@ -20,6 +20,7 @@ from services.lifecycles import JOB, MAINTENANCE, start
 from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE, TASK_QUEUES
 from services.worker.worker import LONG_SLOTS, build_workers, run_workers
 from services.workflow_labels import job_labels, maintenance_labels
+from tests.nightly import nightly
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeHostManager, FakeRecords
 from tests.workflow.server import RealClock, ServerStory, server_story, wait_until
@@ -137,7 +138,7 @@ class HeldHosts(FakeHostManager):
         return super().launch(job_id, lease_id, placements)
 
 
-@pytest.mark.parametrize(("held", "held_max"), [("creation of pods", LONG_SLOTS), ("launches", SLOTS)])
+@pytest.mark.parametrize(("held", "held_max"), [nightly("creation of pods", LONG_SLOTS), ("launches", SLOTS)])
 async def test_big_jobs_hold_up_no_small_one(client: Client, held: str, held_max: int) -> None:
     """A job of one pod runs to its end while as many calls for big jobs are blocked as a worker makes."""
     gate = Gate()

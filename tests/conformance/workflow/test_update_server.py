@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from temporalio.client import Client
 
+from tests.nightly import nightly
 from tests.workflow.record_histories import (
     Recipe,
     update_in_batches,
@@ -17,7 +18,11 @@ from tests.workflow.record_histories import (
 
 @pytest.mark.parametrize(
     "recipe",
-    [update_in_batches, update_in_place, update_rolled_back, update_steered, update_with_failing_steps],
+    [
+        update_in_batches,
+        update_rolled_back,
+        *map(nightly, (update_in_place, update_steered, update_with_failing_steps)),
+    ],
     ids=lambda recipe: recipe.__name__,
 )
 async def test_story(recipe: Recipe, client: Client) -> None:

@@ -27,6 +27,7 @@ from services.worker_fleet import apply, note_start, read_fleet, read_versions
 from services.worker_versions import VersionClaim, VersionController
 from services.workflow_restarter import WorkflowRestarter
 from tests.conformance.workflow.conftest import VERSIONED
+from tests.nightly import NIGHTLY
 from tests.workflow.server import (
     SLOTS,
     TIMEOUT_S,
@@ -186,6 +187,7 @@ async def test_an_idle_job_is_moved_by_the_leader(client: Client) -> None:
         assert ("KILLED", {"KILLED": 3}) == await story.result(job)
 
 
+@NIGHTLY
 async def test_a_job_whose_version_has_no_worker_is_moved(client: Client) -> None:
     """The last worker of its version has gone before the job woke: it continues with the next version."""
     async with quiet_job(client) as (story, job):
@@ -202,6 +204,7 @@ async def test_a_job_whose_version_has_no_worker_is_moved(client: Client) -> Non
             assert ("KILLED", {"KILLED": 3}) == await story.result(job)
 
 
+@NIGHTLY
 async def test_an_activity_of_a_version_without_workers_is_moved(client: Client) -> None:
     """An activity that failed until the last worker was gone succeeds on a worker of the next version."""
     async with quiet_job(client) as (story, first):
@@ -220,6 +223,7 @@ async def test_an_activity_of_a_version_without_workers_is_moved(client: Client)
                 await story.result(each)
 
 
+@NIGHTLY
 async def test_a_rollback_to_workers_without_versions(client: Client) -> None:
     """No worker claims anything for them: who is pinned elsewhere is moved, and new jobs begin there."""
     async with quiet_job(client) as (story, job):

@@ -135,12 +135,12 @@ def two_gangs(world: World, pool: RespoolId) -> list[JobId]:
 
 
 SETS = [two_of_one_job, two_hundred_of_one_shape, two_jobs, twenty_jobs, two_gangs]
-WITH_FLAPS = [nightly(jobs, True) for jobs in SETS if jobs not in (two_of_one_job, two_gangs)]
+OFTEN = [(two_of_one_job, True), (two_of_one_job, False), (two_gangs, False)]
+"""Sets that ``make test`` tries: pods of one job, and gangs. The others differ in numbers of jobs and pods."""
+SELDOM = [nightly(jobs, flaps) for jobs in SETS for flaps in (False, True) if (jobs, flaps) not in OFTEN]
 
 
-@pytest.mark.parametrize(
-    ("hopeless", "flaps"), [*((jobs, False) for jobs in SETS), (two_of_one_job, True), (two_gangs, True), *WITH_FLAPS]
-)
+@pytest.mark.parametrize(("hopeless", "flaps"), [*OFTEN, *SELDOM])
 async def test_others_of_the_pool_are_placed(world: World, hopeless: Jobs, flaps: bool) -> None:
     """Other jobs of the pool are placed after the first tries, and at once later on, even on a cluster with flapping
     hosts.
