@@ -30,8 +30,8 @@ TIMEOUT_S = 300.0
 
 
 def shorter(tmp_path: Path) -> Path:
-    """The example with jobs that sleep less; returns its script."""
-    folder = shutil.copytree(ROOT / "examples" / "elastic-pools", tmp_path / "example")
+    """Copy the example with jobs that sleep less, and return its script."""
+    folder = shutil.copytree(ROOT / "examples", tmp_path / "examples") / "elastic-pools"
     for name, seconds in (("sweep.yaml", 24), ("report.yaml", 3)):
         text, count = re.subn(r"sleep \d+", f"sleep {seconds}", (folder / name).read_text())
         assert count == 1

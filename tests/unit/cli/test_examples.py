@@ -25,6 +25,8 @@ POOLS = {
     "examples/maps.yaml": "maps",
     "examples/elastic-pools/team-a.yaml": "team-a",
     "examples/elastic-pools/team-b.yaml": "team-b",
+    "examples/failover-capacity/services.yaml": "services",
+    "examples/failover-capacity/batch.yaml": "batch",
     "examples/kubernetes/teams.yaml": "teams",
     "examples/kubernetes/team-a.yaml": "team-a",
     "examples/kubernetes/team-b.yaml": "team-b",
@@ -34,18 +36,20 @@ POOLS = {
 ELASTIC_JOBS = {
     "examples/elastic-pools/report.yaml": "examples/elastic-pools/team-a.yaml",
     "examples/elastic-pools/sweep.yaml": "examples/elastic-pools/team-b.yaml",
+    "examples/failover-capacity/index.yaml": "examples/failover-capacity/batch.yaml",
     "examples/kubernetes/report.yaml": "examples/kubernetes/team-a.yaml",
     "examples/kubernetes/sweep.yaml": "examples/kubernetes/team-b.yaml",
 }
 HOSTS = ["examples/hosts.yaml"]
 SIMULATIONS = ["examples/simulation.yaml"]
 SERVICES = ["examples/services/web.yaml", "examples/udeploy/web.yaml"]
+FAILOVER = ["examples/failover-capacity/front.yaml", "examples/failover-capacity/front-failover.yaml"]
 DATABASES = ["examples/database/database.yaml"]
 DAEMONS = ["examples/daemon.yaml"]
 JOBS = [
     path
     for path in EXAMPLES
-    if path not in [*POOLS, *HOSTS, *SIMULATIONS, *SERVICES, *DATABASES, *DAEMONS, *ELASTIC_JOBS]
+    if path not in [*POOLS, *HOSTS, *SIMULATIONS, *SERVICES, *FAILOVER, *DATABASES, *DAEMONS, *ELASTIC_JOBS]
 ]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
@@ -144,7 +148,17 @@ def test_elastic_jobs_want_more_than_the_reservation(path: str, pool_path: str) 
     pool = load_message(ROOT / pool_path, respool_pb2.ResourcePoolConfig)
     own = next(each.reservation for each in pool.resources if each.kind == "cpu")
     assert own < job.instanceCount * job.defaultConfig.resource.cpuLimit
-    assert ("team-b" == pool.name) == job.sla.preemptible
+    assert (pool.name in ("team-b", "batch")) == job.sla.preemptible
+
+
+def test_the_failover_fills_the_reservation_of_services() -> None:
+    """The two specs differ in their instance count only, and the larger one needs all that its pool has reserved."""
+    usual, failover = (load_message(ROOT / path, stateless_pb2.JobSpec) for path in FAILOVER)
+    pool = load_message(ROOT / "examples/failover-capacity/services.yaml", respool_pb2.ResourcePoolConfig)
+    cores = next(each.reservation for each in pool.resources if each.kind == "cpu")
+    assert (cores / 2, cores) == (usual.instance_count, failover.instance_count)
+    failover.instance_count = usual.instance_count
+    assert usual == failover
 
 
 def test_the_larger_hello_only_grows() -> None:
@@ -176,7 +190,11 @@ def help_lines() -> Iterator[str]:
 
 DOCUMENTED_LINES = [
     line
-    for text in (TUTORIAL, (ROOT / "examples/elastic-pools/README.md").read_text())
+    for text in (
+        TUTORIAL,
+        (ROOT / "examples/elastic-pools/README.md").read_text(),
+        (ROOT / "examples/failover-capacity/README.md").read_text(),
+    )
     for _, lines in shell_blocks(text)
     for line in lines
     if line.startswith("peloton ")
