@@ -3,7 +3,7 @@
 FROM python:3.12-slim AS build
 
 WORKDIR /src
-RUN python -m venv /opt/peloton
+RUN python -m venv --without-pip /opt/peloton
 COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE NOTICE ./
 COPY third_party third_party
 COPY peloton peloton
@@ -12,19 +12,19 @@ COPY activities activities
 COPY services services
 COPY cli cli
 COPY examples examples
-RUN /opt/peloton/bin/pip install --no-cache-dir --disable-pip-version-check \
+RUN pip --python /opt/peloton/bin/python install --no-cache-dir --disable-pip-version-check \
         -c constraints.txt '.[web,postgres]'
 
 FROM python:3.12-slim
 
-RUN useradd --system --create-home --uid 10001 peloton
+RUN groupadd --gid 10001 peloton && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp peloton
 COPY --from=build /opt/peloton /opt/peloton
 COPY deploy/entrypoint.sh deploy/healthcheck.py /opt/peloton/deploy/
 ENV PATH=/opt/peloton/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PELOTON_HOST=0.0.0.0 \
     PELOTON_HEALTH_FILE=/tmp/peloton-health.json
-USER peloton
+USER 10001:10001
 EXPOSE 5397
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/bin/sh", "/opt/peloton/deploy/entrypoint.sh"]

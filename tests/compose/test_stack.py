@@ -1,0 +1,93 @@
+"""The services of docker-compose.yml come up, run a job, and come back after a crash."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from cli.serve import ROLE_NAMES
+from tests.compose.engine import ENDED, STARTED, Engine
+from tests.compose.file import COMPLETED, HEALTHY
+from tests.compose.images import NOT_RUN
+from tests.nightly import NIGHTLY
+
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("compose"), pytest.mark.timeout(2400)]
+JOB = "/tutorial examples/tutorial/hello.yaml --watch"
+ONE_SHOT = ("migrate", "temporal-schema", "temporal-namespace")
+
+
+def shell(stack: Engine, command: str) -> str:
+    """Run a command line in the container of the API, where the page of operations runs ``peloton``."""
+    try:
+        return stack.exec("api", "sh", "-euc", f"cd /tmp; {command}")
+    except subprocess.CalledProcessError as error:
+        pytest.fail(f"{command}: {error.output}\n{stack.report()}")
+
+
+@pytest.fixture(scope="session")
+def examples(stack: Engine) -> str:
+    shell(stack, "peloton examples")
+    return shell(stack, "peloton respool create /tutorial examples/tutorial/pool.yaml")
+
+
+def test_services_start_after_their_dependencies(stack: Engine) -> None:
+    """A service starts when those that it depends on are healthy or complete, and each with a check becomes healthy."""
+    for name, one in stack.containers.items():
+        began = stack.events.index((name, STARTED))
+        for other, condition in one.service.depends_on.items():
+            assert stack.events.index((stack.aliases.get(other, other), condition)) < began, (name, other)
+        assert (one.service.check is None) or (name, HEALTHY) in stack.events
+    absent = {one.repository for name, one in stack.services.items() if name not in stack.containers}
+
+    assert [name for name in ONE_SHOT if (name, COMPLETED) not in stack.events] == []
+    assert absent - {"avhost/mesos-mini"} == {*NOT_RUN}
+
+
+@pytest.mark.usefixtures("examples")
+def test_a_job_runs_to_its_end(stack: Engine) -> None:
+    """The job of the tutorial succeeds by the API in its container, and its workflow is in the Temporal server."""
+    shown = shell(stack, f"peloton job create {JOB}")
+    hosts = shell(stack, "peloton host query")
+    count = stack.run("temporal-namespace", "temporal", "workflow", "count", "--query", "PelotonPool = '/tutorial'")
+
+    assert "SUCCEEDED 10/10" in shown
+    assert [name for name in stack.aliases if name not in hosts] == []
+    assert int(count.split()[-1]) >= 1
+
+
+def test_agents_offer_revocable_cpus(stack: Engine) -> None:
+    """The host manager has the fixed slack that the agents' estimator announces."""
+    state = json.loads(stack.exec("mesos-master", "curl", "-fsS", "http://mesos-master:5050/slaves"))
+
+    assert {2.0} == {slave["unreserved_resources_full"][0]["scalar"]["value"] for slave in state["slaves"]} - {4.0}
+
+
+@pytest.mark.usefixtures("examples")
+@pytest.mark.parametrize("role", ROLE_NAMES)
+def test_a_killed_role_is_started_again(role: str, stack: Engine) -> None:
+    """The engine starts a role whose process died; it becomes healthy, and jobs run."""
+    before = len(stack.events)
+    stack.kill(role)
+    stack.wait(lambda: (role, HEALTHY) in stack.events[before:], f"{role} is healthy again")
+
+    assert [(role, ENDED), (role, STARTED), (role, HEALTHY)] == [one for one in stack.events[before:] if one[0] == role]
+    assert "SUCCEEDED 10/10" in shell(stack, f"peloton job create {JOB}")
+
+
+@pytest.mark.parametrize("name", ONE_SHOT)
+def test_jobs_may_run_again(name: str, stack: Engine) -> None:
+    """A second ``docker compose up`` runs the jobs again, which then find their work done."""
+    stack.run(name)
+
+
+def test_the_pages_are_served(stack: Engine) -> None:
+    """The role web serves the pages at its published port."""
+    assert "<html" in stack.exec("web", "curl", "-fsS", "http://web:5398/").lower()
+
+
+def test_metrics_of_the_leaders_reach_the_collector(stack: Engine) -> None:
+    """Each role finds the collector of the file."""
+    log = stack.containers["otel-collector"].log
+    stack.wait(lambda: "peloton.hosts" in log.read_text(), "metrics of hosts reach the collector")
