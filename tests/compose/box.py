@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Box:
-    """A container: ``folder`` takes its changes, which end with it unless they are the layer of an image."""
+    """A container; ``folder`` keeps its changes."""
 
     folder: Path
     image: Image
@@ -125,10 +125,6 @@ class Box:
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, list(command), output)
         return output
-
-    def with_changes_as_layer(self, **changes: Any) -> Image:
-        """Return the image that the changes make, which replace a layer of the box's own image."""
-        return replace(self.image, layer=self.folder / "changes", **changes)
 
 
 def die_with_parent() -> None:

@@ -22,7 +22,7 @@ from tests.compose.file import COMPLETED, HEALTHY, ROOT, Service
 from tests.waiting import timeout_s
 
 STEP_S = 0.1
-COMMAND_MAX_S = 180.0
+COMMAND_MAX_S = 600.0
 BACKOFF_S, BACKOFF_MAX_S, STABLE_S = 0.1, 60.0, 10.0
 """First and longest pause before a restart, and the run time after which the pauses begin from the first again."""
 LOG_BYTES_SHOWN = 3000

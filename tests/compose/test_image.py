@@ -12,7 +12,7 @@ from tests.compose.file import read
 from tests.nightly import NIGHTLY
 from tests.unit.tidy import PACKAGES
 
-pytestmark = [NIGHTLY, pytest.mark.xdist_group("compose"), pytest.mark.timeout(2400)]
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("compose"), pytest.mark.timeout(3600)]
 COMMAND_MAX_S = 180.0
 LEFT_OUT = ("temporal", "pip", "pytest", "grpc_tools", "hatchling")
 """Programs and modules of tests, of local clusters, and of builds."""

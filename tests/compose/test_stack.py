@@ -12,7 +12,7 @@ from tests.compose.file import COMPLETED, HEALTHY
 from tests.compose.images import NOT_RUN
 from tests.nightly import NIGHTLY
 
-pytestmark = [NIGHTLY, pytest.mark.xdist_group("compose"), pytest.mark.timeout(2400)]
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("compose"), pytest.mark.timeout(3600)]
 JOB = "/tutorial examples/tutorial/hello.yaml --watch"
 ONE_SHOT = ("migrate", "temporal-schema", "temporal-namespace")
 
