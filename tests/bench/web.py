@@ -21,7 +21,7 @@ from tests.bench.paint import measure_trace
 from tests.bench.wide import hold
 from tests.browser.chromium import lacking
 from tests.browser.pages import pages
-from tests.browser.views import chromium, opened
+from tests.browser.views import chromium, open_page
 
 TARGET_PERCENT = 5.0
 """Percent of one core of the api, for all viewers of a page."""
@@ -108,9 +108,9 @@ def _drawn(url: str) -> tuple[float, str]:
     is loaded twice: a browser that has just started is slower.
     """
     with chromium() as browser:
-        with opened(browser, url):
+        with open_page(browser, url):
             pass
-        with opened(browser, url) as page:
+        with open_page(browser, url) as page:
             return float(page.view.evaluate("performance.now()")), page.stream
 
 

@@ -11,8 +11,8 @@ from playwright.sync_api import Page as View
 
 from peloton.api.v0.job import job_pb2
 from tests.browser.chromium import lacking
-from tests.browser.stage import Stage, staged
-from tests.browser.views import TIMEOUT_MS, chromium, opened
+from tests.browser.stage import Stage, stage_cluster
+from tests.browser.views import TIMEOUT_MS, chromium, open_view
 from tests.browser.world import World, world
 from tests.e2e.shared import clear
 from tests.sharing import Shared
@@ -36,7 +36,7 @@ def shown(browser: Browser, shared: Shared, tmp_path_factory: pytest.TempPathFac
 def stage(browser: Browser, shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Yield a cluster with hosts and nothing on them; only its lists name what earlier modules ran."""
     expect.set_options(timeout=TIMEOUT_MS)
-    found = shared.get("stage", lambda: staged(tmp_path_factory.mktemp("stories")))
+    found = shared.get("stage", lambda: stage_cluster(tmp_path_factory.mktemp("stories")))
     yield found
     clear(found.cluster)
     found.pools.clear()
@@ -51,7 +51,7 @@ def visit(browser: Browser, stage: Stage) -> Iterator[Visit]:
         seen = []
 
         def open_page(path: str, *permissions: str) -> View:
-            page = stack.enter_context(opened(browser, stage.url + path, permissions=permissions))
+            page = stack.enter_context(open_view(browser, stage.url + path, permissions=permissions))
             seen.append(page)
             return page.view
 

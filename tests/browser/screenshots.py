@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.browser import pictures
 from tests.browser.chromium import lacking
 from tests.browser.pages import pages
-from tests.browser.views import THEMES, chromium, opened
+from tests.browser.views import THEMES, chromium, open_view
 from tests.browser.world import world
 
 
@@ -22,7 +22,7 @@ def main() -> int:
         for page in pages():
             for theme in THEMES:
                 file = pictures.file_of(page.name, theme)
-                with opened(browser, shown.url + page.address(shown.given), theme) as open_page:
+                with open_view(browser, shown.url + page.address(shown.given), theme) as open_page:
                     pictures.save(pictures.take(open_page.view), file)
                 print(f"{file.name}: {file.stat().st_size // 1024} KiB", flush=True)
                 taken.add(file)

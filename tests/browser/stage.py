@@ -76,7 +76,7 @@ class Stage:
 
 
 @contextmanager
-def staged(folder: Path) -> Iterator[Stage]:
+def stage_cluster(folder: Path) -> Iterator[Stage]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "made_of", ForkedCluster)
         with Cluster(temporary(folder / "data", web=True)) as cluster:

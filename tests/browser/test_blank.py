@@ -14,7 +14,7 @@ from cli.reference import context, iterate_commands
 from tests.browser.conftest import Visit
 from tests.browser.pages import pages
 from tests.browser.stage import Stage
-from tests.browser.views import opened
+from tests.browser.views import open_view
 from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("stories")
@@ -41,6 +41,6 @@ def test_a_page_without_anything_has_no_faults(stage: Stage, browser: Browser, p
     given = {"hosts/:name": stage.hosts()[0]}
     if not page.is_given(given):
         pytest.skip("it is about something that this cluster does not have")
-    with opened(browser, stage.url + page.address(given)) as seen:
+    with open_view(browser, stage.url + page.address(given)) as seen:
         seen.unfold()
         assert ("", []) == (seen.axe(), seen.faults)

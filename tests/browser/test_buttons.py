@@ -15,7 +15,7 @@ from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.respool import respool_pb2
 from tests.browser.conftest import Visit
 from tests.browser.stage import FOREVER, Stage
-from tests.browser.views import NARROW, button, confirm, hesitate, opened, rows
+from tests.browser.views import NARROW, button, confirm, hesitate, open_view, rows
 from tests.e2e.local import bound_to
 from tests.e2e.service import Service
 from tests.nightly import NIGHTLY
@@ -384,7 +384,7 @@ def test_long_names_break_no_narrow_screen(stage: Stage, browser: Browser) -> No
     job, pool_path = run_with_long_names(stage), f"/pools/{quote(LONG_POOL)}"
     sticks_out = {}
     for path in ("/", "/jobs", f"/jobs/{job}?instance=0", "/pools", pool_path, f"/hosts/{stage.hosts()[0]}"):
-        with opened(browser, stage.url + path, size=NARROW) as page:
+        with open_view(browser, stage.url + path, size=NARROW) as page:
             page.unfold()
             sticks_out[path] = page.sticks_out()
     assert {} == {path: why for path, why in sticks_out.items() if why}

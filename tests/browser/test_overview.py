@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as View
 
-from tests.browser.views import NARROW, TIMEOUT_MS, opened, rows, settle
+from tests.browser.views import NARROW, TIMEOUT_MS, open_view, rows, settle
 from tests.browser.world import JOBS, SHOP, World
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -19,7 +19,7 @@ def test_how_full_it_was_can_be_read_without_the_chart(shown: World, browser: Br
     """Usage of each kind and time range, which are in the address, is readable as text; a time without records is named
     as such.
     """
-    with opened(browser, f"{shown.url}/?kind=memory") as page:
+    with open_view(browser, f"{shown.url}/?kind=memory") as page:
         chart = page.view.get_by_role("region", name="Over time")
         expect(chart.get_by_role("img", name="Memory of the clusters over time")).to_be_visible()
         chart.get_by_label("The last").select_option(label="1 hour")
@@ -35,14 +35,14 @@ def test_how_full_it_was_can_be_read_without_the_chart(shown: World, browser: Br
         assert [] == page.faults
         address = page.view.url
 
-    with opened(browser, address) as page:
+    with open_view(browser, address) as page:
         expect(page.view.get_by_label("The last")).to_have_value("8760")
         expect(page.view.get_by_label("Resource")).to_have_value("memory")
 
 
 def test_a_job_that_no_host_can_take_is_reported(shown: World, browser: Browser) -> None:
     """An unplaceable job is shown with its numbers, and a link to its page."""
-    with opened(browser, shown.url) as page:
+    with open_view(browser, shown.url) as page:
         wrong = page.view.get_by_role("region", name="Problems now").get_by_role("listitem")
         reported = wrong.filter(has_text="Job big in pool /ml/research cannot run")
         expect(reported).to_contain_text("2 instances fit no host, even an empty one: no host has cpu 64")
@@ -69,7 +69,7 @@ def test_search_finds(shown: World, browser: Browser, text: str, group: str, fou
     """The search works by keyboard alone: hosts and pools by a part of their names, services and jobs by their
     beginning.
     """
-    with opened(browser, shown.url) as page:
+    with open_view(browser, shown.url) as page:
         search(page.view, text)
         hit = page.view.get_by_role("group", name=group).get_by_role("option", name=found)
         expect(hit).to_have_count(1)
@@ -83,7 +83,7 @@ def test_search_finds(shown: World, browser: Browser, text: str, group: str, fou
 
 def test_search_on_a_narrow_screen(shown: World, browser: Browser) -> None:
     """Names that begin with the text come first, arrows go through all groups, and no element overflows."""
-    with opened(browser, shown.url, size=NARROW) as page:
+    with open_view(browser, shown.url, size=NARROW) as page:
         search(page.view, "sim-000")
         expect(page.view.get_by_text("Hosts: there are more than 20, type more")).to_be_visible()
         for _ in range(19):

@@ -14,7 +14,7 @@ from cli.main import peloton
 from cli.reference import context, iterate_commands
 from tests.browser import pictures
 from tests.browser.pages import Page, pages
-from tests.browser.views import NARROW, THEMES, Seen, opened, see
+from tests.browser.views import NARROW, THEMES, Seen, open_view, see
 from tests.browser.world import World
 from tests.nightly import NIGHTLY, nightly
 
@@ -46,7 +46,7 @@ def test_a_page_that_becomes_narrow_does_not_scroll_sideways(look: Look, page: P
 @NIGHTLY
 def test_a_page_does_not_scroll_sideways_on_a_narrow_screen(shown: World, browser: Browser, page: Page) -> None:
     """The page does not scroll sideways at 360 px, also with all details unfolded."""
-    with opened(browser, shown.url + page.address(shown.given), size=NARROW) as open_page:
+    with open_view(browser, shown.url + page.address(shown.given), size=NARROW) as open_page:
         folded = open_page.sticks_out()
         open_page.unfold()
 

@@ -15,7 +15,7 @@ from peloton.api.v1alpha.pod.svc.pod_svc_pb2 import RestartPodRequest
 from tests.browser.conftest import Visit
 from tests.browser.pages import pages
 from tests.browser.stage import COUNTS, FOREVER, Stage
-from tests.browser.views import button, confirm, hesitate, opened, rows
+from tests.browser.views import button, confirm, hesitate, open_view, rows
 from tests.e2e.service import Service
 from tests.nightly import NIGHTLY
 
@@ -340,7 +340,7 @@ def test_pages_say_that_the_api_is_away_and_come_back(stage: Stage, browser: Bro
         "services/:id": job,
         "pools/:path*": "batch",
     }
-    with opened(browser, f"{stage.url}/jobs/{job}") as page:
+    with open_view(browser, f"{stage.url}/jobs/{job}") as page:
         view = page.view
         away = view.get_by_role("alert").filter(has_text="the api does not answer").first
         old = view.locator("header .stale-now").get_by_text(re.compile("as of"))

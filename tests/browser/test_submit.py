@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, FilePayload, Locator, Route, expect
 from peloton.api.config_bounds import POOL_KINDS
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
-from tests.browser.views import TIMEOUT_MS, Opened, opened
+from tests.browser.views import TIMEOUT_MS, Opened, open_view
 from tests.browser.world import JOBS, World
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -77,7 +77,7 @@ class Form:
 @contextmanager
 def form(browser: Browser, world: World, kind: str, **given: str) -> Iterator[Form]:
     address = "&".join([f"kind={kind}", *(f"{name}={value}" for name, value in given.items())])
-    with opened(browser, f"{world.url}/submit?{address}") as page:
+    with open_view(browser, f"{world.url}/submit?{address}") as page:
         expect.set_options(timeout=TIMEOUT_MS)
         yield Form(page, kind)
 
@@ -272,7 +272,7 @@ def test_a_job_is_edited_and_submitted_again(
     shown: World, browser: Browser, name: str, link: str, count: int, pool: str
 ) -> None:
     """The page of a running or ended job opens the editor with the file that created the job, and with its pool."""
-    with opened(browser, f"{shown.url}/jobs/{JOBS[name]}") as page:
+    with open_view(browser, f"{shown.url}/jobs/{JOBS[name]}") as page:
         page.view.get_by_role("link", name=link).click()
         again = Form(page, "job")
         expect(again.faults).to_contain_text(f"The job {name}, {count} instances")

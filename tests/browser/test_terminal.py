@@ -14,7 +14,7 @@ from playwright.sync_api import Page as View
 from services.web.log_files import CHUNK_BYTES
 from tests.browser.conftest import Visit
 from tests.browser.stage import COUNTS, Stage
-from tests.browser.views import button, confirm, opened, rows
+from tests.browser.views import button, confirm, open_view, rows
 
 pytestmark = pytest.mark.xdist_group("stories")
 LINES = 60_000
@@ -92,7 +92,7 @@ def test_a_lot_of_output_and_a_key_that_interrupts_it(stage: Stage, visit: Visit
 def test_a_session_that_is_over_says_so(stage: Stage, browser: Browser) -> None:
     """A session ends by its button, which has keyboard focus, with role web, and with its pod; it is never resumed."""
     job = stage.running("ends sessions")
-    with opened(browser, f"{stage.url}/jobs/{job}/0/terminal") as page:
+    with open_view(browser, f"{stage.url}/jobs/{job}/0/terminal") as page:
         view = page.view
         start(view)
         expect(view.get_by_label("Terminal input")).to_be_focused()
@@ -111,7 +111,7 @@ def test_a_session_that_is_over_says_so(stage: Stage, browser: Browser) -> None:
         stage.cluster.wait(lambda: is_served(stage.url), "role web")
 
         start(view)
-        with opened(browser, f"{stage.url}/jobs/{job}") as other:
+        with open_view(browser, f"{stage.url}/jobs/{job}") as other:
             confirm(other.view, "Stop job")
         expect(view.get_by_text(re.compile("The (session|command) has ended"))).to_be_visible()
         expect(button(view, "Start another session")).to_be_disabled()

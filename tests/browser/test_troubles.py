@@ -14,7 +14,7 @@ from playwright.sync_api import Page as View
 from tests.browser.conftest import Visit
 from tests.browser.pages import pages
 from tests.browser.stage import FOREVER, Stage
-from tests.browser.views import NARROW, button, opened, rows
+from tests.browser.views import NARROW, button, open_view, rows
 from tests.e2e.service import Service
 from tests.nightly import NIGHTLY
 
@@ -42,7 +42,7 @@ def test_the_header_says_how_old_the_page_is_while_the_api_is_away(stage: Stage,
     is after a restart of role web.
     """
     job = stage.running("ages")
-    with opened(browser, f"{stage.url}/jobs/{job}") as page:
+    with open_view(browser, f"{stage.url}/jobs/{job}") as page:
         view, mark = page.view, page.view.locator("header .stale-now")
         expect(header(view).get_by_text("Live", exact=True)).to_be_visible()
         stage.cluster.stop_part("api")
@@ -127,7 +127,7 @@ def test_rows_are_cards_and_the_navigation_folds_on_a_narrow_screen(stage: Stage
     """The reason of a wait is on the screen, and the header is one line until its menu is opened."""
     stage.full_pool("tight")
     stage.submit("comes later", pool="tight", cpu=1)
-    with opened(browser, f"{stage.url}/pools/tight", size=NARROW) as page:
+    with open_view(browser, f"{stage.url}/pools/tight", size=NARROW) as page:
         view = page.view
         why = rows(view.get_by_role("region", name="Queue")).first.get_by_role("cell").last
         expect(why).to_contain_text("left of the pool limit of /tight")
@@ -152,7 +152,7 @@ def test_rows_are_cards_and_the_navigation_folds_on_a_narrow_screen(stage: Stage
 @pytest.mark.parametrize("page", [page for page in pages() if ":" not in page.path], ids=lambda page: page.name)
 def test_a_narrow_page_has_no_fault_of_accessibility(stage: Stage, browser: Browser, page: Any) -> None:
     """Axe finds no fault: cards are rows of a table to a screen reader."""
-    with opened(browser, stage.url + page.path, size=NARROW) as open_page:
+    with open_view(browser, stage.url + page.path, size=NARROW) as open_page:
         assert "" == open_page.axe()
 
 

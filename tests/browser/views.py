@@ -116,7 +116,7 @@ class Seen:
 
 
 @contextmanager
-def opened(
+def open_view(
     browser: Browser, url: str, theme: str = "light", size: ViewportSize = SIZE, permissions: Sequence[str] = ()
 ) -> Iterator[Opened]:
     """Return the page once it is drawn and live. Pages without permissions are reused, see ``_lent``."""
@@ -173,7 +173,7 @@ def is_fault(reported: ConsoleMessage) -> bool:
 
 
 def see(browser: Browser, url: str, theme: str) -> Seen:
-    with opened(browser, url, theme) as page:
+    with open_view(browser, url, theme) as page:
         picture = take(page.view)
         page.unfold()
         lines = page.view.locator(".same-as code").all_text_contents()

@@ -101,7 +101,7 @@ class Watched:
 
 
 @contextmanager
-def watched(cluster: Cluster, daemon: Daemon) -> Iterator[Watched]:
+def watch_daemon(cluster: Cluster, daemon: Daemon) -> Iterator[Watched]:
     """Each write of a pod meanwhile, in the order of commits. All of them run at the beginning."""
     found, pod_hosts, away = Watched(), {instance: host for host, instance in daemon.pod_hosts.items()}, set[int]()
     with closing(Tale(cluster.local.data_dir / "peloton.db").tell()) as tale:

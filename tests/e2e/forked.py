@@ -120,7 +120,7 @@ async def reader(descriptor: int) -> asyncio.StreamReader:
 
 
 @cache
-def migrated() -> Path:
+def migrate_database() -> Path:
     """Return an SQLite file with the newest schema and no rows, which is made once per process."""
     path = Path(tempfile.mkdtemp(prefix="peloton-schema-")) / "peloton.db"
     atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
@@ -144,5 +144,5 @@ class ForkedCluster(LocalCluster):
         if self.database != f"sqlite:///{path}" or path.exists():
             super()._migrate()
             return
-        with closing(sqlite3.connect(migrated())) as source, closing(sqlite3.connect(path)) as target:
+        with closing(sqlite3.connect(migrate_database())) as source, closing(sqlite3.connect(path)) as target:
             source.backup(target)

@@ -285,7 +285,7 @@ class Cluster:
         name = overview_pb2.HostEventKind.Name
         return [(name(one.kind).removeprefix("HOST_EVENT_KIND_"), one.text) for one in reversed(events)]
 
-    def avoided(self) -> dict[str, str]:
+    def list_avoided(self) -> dict[str, str]:
         """Return the hosts that placement avoids, and why."""
         infos = self.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
         return {info.hostname: info.avoided for info in infos if info.avoided}

@@ -200,7 +200,7 @@ class Service:
         return self
 
     @contextmanager
-    def seen(self) -> Iterator[Seen]:
+    def observe(self) -> Iterator[Seen]:
         """Records every write of the service's pods until the block ends. All of them run at the beginning."""
         seen, away = Seen(), set[int]()
         with closing(Tale(self.cluster.local.data_dir / "peloton.db").tell()) as tale:

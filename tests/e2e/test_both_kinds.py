@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from cli.main import peloton
 from peloton.api.v0.task import task_pb2
-from tests.e2e.daemons import Daemon, come_back, end_maintenance, leave, maintain, watched
+from tests.e2e.daemons import Daemon, come_back, end_maintenance, leave, maintain, watch_daemon
 from tests.e2e.local import Cluster, bound_to, shell, temporary
 from tests.e2e.test_faults import list_launched_twice
 from tests.kubernetes.client import MERGE, Client, login_of
@@ -167,7 +167,7 @@ def test_a_daemon_follows_its_hosts(cluster: Cluster) -> None:
     end_maintenance(cluster, some)
     assert pod_hosts == daemon.until_on(hosts)
 
-    with watched(cluster, daemon) as seen:
+    with watch_daemon(cluster, daemon) as seen:
         daemon.update("sleep 2000", batch=10)
     assert 1 <= seen.away_most <= 10
     assert pod_hosts == daemon.until_on(hosts)
@@ -206,7 +206,7 @@ def test_a_daemon_is_never_twice_on_a_host(cluster: Cluster) -> None:
     pod_hosts = daemon.until_on(hosts)
     away: list[str] = []
 
-    with watched(cluster, daemon) as seen:
+    with watch_daemon(cluster, daemon) as seen:
         for round_, victim in enumerate(["hostmgr", "worker", f"hostmgr-{KUBERNETES}"]):
             leaving = hosts_numbered(10 + 2 * round_, 11 + 2 * round_)
             for host in leaving:

@@ -19,7 +19,7 @@ from peloton.api.v0.mover import mover_pb2
 from peloton.api.v0.task import task_pb2
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import Service
-from tests.e2e.test_maintenance import hosts_of, kill, maintained, states
+from tests.e2e.test_maintenance import hosts_of, kill, query_maintenance, states
 from tests.nightly import nightly
 
 pytestmark = pytest.mark.xdist_group("host pools")
@@ -104,7 +104,7 @@ def test_a_move_survives_the_death_of(victims: list[str], cluster: Cluster, job:
     kill(cluster, victims)
 
     cluster.wait(lambda: host_pools(cluster)[host] == "services", "the host in its new host pool")
-    cluster.wait(lambda: maintained(cluster) == {}, "the end of the move")
+    cluster.wait(lambda: query_maintenance(cluster) == {}, "the end of the move")
     cluster.wait(lambda: states(cluster).get(host) == ("UP", "UP"), "the host to take pods")
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all pods running")
     assert host not in hosts_of(cluster, job)
@@ -121,7 +121,7 @@ def test_a_spike_of_services_takes_hosts_from_batch_and_gives_them_back(cluster:
     service = Service(cluster, cluster.pool("spike"), 6, memoryMb=int(memory * 0.4)).create()
     cluster.wait(lambda: service.status.pod_stats["POD_STATE_RUNNING"] == 4, "as many pods as fit")
     cluster.client.mover.Switch(mover_pb2.SwitchRequest(on=True))
-    cluster.wait(lambda: maintained(cluster) != {} or len(list_moves(cluster)) == 1, "a host on its way")
+    cluster.wait(lambda: query_maintenance(cluster) != {} or len(list_moves(cluster)) == 1, "a host on its way")
     kill(cluster, ["resmgr", "hostmgr"])
 
     cluster.wait(lambda: service.status.pod_stats["POD_STATE_RUNNING"] == 6, "all pods of the service")
@@ -138,7 +138,7 @@ def test_a_spike_of_services_takes_hosts_from_batch_and_gives_them_back(cluster:
     cluster.wait(lambda: len(list_moves(cluster)) == 2, "a host that goes back")
     kill(cluster, ["resmgr", "hostmgr"])
     cluster.wait(lambda: host_pools(cluster)[lent] == "batch", "the host back in its host pool")
-    cluster.wait(lambda: maintained(cluster) == {}, "the end of the move")
+    cluster.wait(lambda: query_maintenance(cluster) == {}, "the end of the move")
     cluster.wait(lambda: list_moves(cluster) != [], "the mover")
     assert ("SPARE", [lent]) == (list_moves(cluster)[0].rule, list(list_moves(cluster)[0].hostnames))
     assert Counter(services=2, batch=HOSTS - 2) == Counter(host_pools(cluster).values())

@@ -59,10 +59,10 @@ def test_pods_of_a_host_that_mesos_drains_move(cluster: Cluster) -> None:
     )
     reported = [event for event in cluster.client.tasks.GetPodEvents(events).result if event.actualState == "KILLED"]
     assert ["REASON_AGENT_DRAINING"] == [event.reason for event in reported]
-    cluster.wait(lambda: "drained" in cluster.avoided().get(host, ""), "the host to be shown as drained")
+    cluster.wait(lambda: "drained" in cluster.list_avoided().get(host, ""), "the host to be shown as drained")
 
     ask(cluster, "REACTIVATE_AGENT", host)
-    cluster.wait(lambda: not cluster.avoided(), "the host to be back")
+    cluster.wait(lambda: not cluster.list_avoided(), "the host to be back")
     cluster.wait(lambda: "UNCORDONED" in dict(cluster.host_events(host)), "an event of that")
     reported = dict(cluster.host_events(host))
     why = "an operator of Mesos (drains it|has drained it, and must reactivate it)"  # as it was seen first, and last

@@ -73,7 +73,7 @@ def wait_state(cluster: Cluster, state: str, *hosts: str) -> None:
     cluster.wait(lambda: all(states(cluster).get(host, ("",))[0] == state for host in hosts), f"{hosts} {state}")
 
 
-def maintained(cluster: Cluster) -> dict[str, pb.HostMaintenance]:
+def query_maintenance(cluster: Cluster) -> dict[str, pb.HostMaintenance]:
     return {host.hostname: host for host in cluster.client.maintenance.Query(pb.QueryRequest()).hosts}
 
 
@@ -104,14 +104,14 @@ def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None
     assert cluster.run_ids(job) == {i: 2 if i in moved else 1 for i in range(PODS)}
     assert failures_of_evicted(cluster, job) == dict.fromkeys(moved, 0)
     cluster.wait(lambda: cluster.capacity() < capacity, "a smaller root pool")
-    assert maintained(cluster)[host].state == host_pb2.HOST_STATE_DOWN
+    assert query_maintenance(cluster)[host].state == host_pb2.HOST_STATE_DOWN
     assert "which is what the hosts that are up have" in a_pool_of(cluster, capacity)
 
     cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
 
     wait_state(cluster, "UP", host)
     cluster.wait(lambda: cluster.capacity() == capacity, "the whole cluster")
-    assert maintained(cluster) == {}
+    assert query_maintenance(cluster) == {}
     with pytest.raises(grpc.RpcError, match="Host is not DOWN"):
         cluster.client.hosts.CompleteMaintenance(host_svc_pb2.CompleteMaintenanceRequest(hostname=host))
     assert cluster.takes_pods(cluster.pool("after the cycle"), host)
@@ -222,7 +222,7 @@ def test_a_maintenance_survives_the_death_of(victims: list[str], cluster: Cluste
     kill(cluster, victims)
 
     wait_state(cluster, "UP", host)
-    cluster.wait(lambda: maintained(cluster) == {}, "the end of the maintenance")
+    cluster.wait(lambda: query_maintenance(cluster) == {}, "the end of the maintenance")
 
 
 def kill(cluster: Cluster, victims: list[str]) -> None:
@@ -239,9 +239,9 @@ def test_no_more_hosts_are_away_than_the_bound(cluster: Cluster, job: str) -> No
     reported = cluster.client.hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname=first))
     assert reported.waiting_for == "its turn: 1 of at most 1 hosts are draining or down"
     assert states(cluster)[first] == ("UP", "DOWN")
-    assert maintained(cluster)[first].waiting_for == "its turn: 1 of at most 1 hosts are draining or down"
+    assert query_maintenance(cluster)[first].waiting_for == "its turn: 1 of at most 1 hosts are draining or down"
     start(cluster, third, at_most=3)
-    assert maintained(cluster)[third].waiting_for == (
+    assert query_maintenance(cluster)[third].waiting_for == (
         "its turn: 1 of at most 3 hosts are draining or down, 1 wait before it"
     )
     complete(cluster, second)
@@ -267,7 +267,7 @@ def test_cancel_half_way(cluster: Cluster) -> None:
     cluster.start_part("worker")
 
     wait_state(cluster, "UP", host, other)
-    assert maintained(cluster) == {}
+    assert query_maintenance(cluster) == {}
     assert cluster.run_ids(job) == {0: 1}
     assert cluster.takes_pods(pool, host)
 
@@ -296,7 +296,7 @@ def test_bad_input(method: str, request_: object, code: str, text: str, cluster:
         getattr(cluster.client.maintenance, method)(asked)
 
     assert (refused.value.code().name, refused.value.details()) == (code, text)  # type: ignore[attr-defined]
-    assert maintained(cluster) == {}
+    assert query_maintenance(cluster) == {}
 
 
 @pytest.mark.parametrize("what", ["ListHostPools", "CreateHostPool", "DeleteHostPool", "ChangeHostPool", "MoveHosts"])
@@ -326,4 +326,4 @@ def test_bad_input_of_v0(cluster: Cluster) -> None:
         with pytest.raises(grpc.RpcError) as error:
             call()
         assert (error.value.code().name, error.value.details()) == expected  # type: ignore[attr-defined]
-    assert maintained(cluster) == {}
+    assert query_maintenance(cluster) == {}

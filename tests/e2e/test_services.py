@@ -87,11 +87,10 @@ def test_creation_is_an_update(cluster: Cluster) -> None:
 
 
 def test_a_rollout_in_batches(make: Make) -> None:
-    """At most a batch of instances is unavailable at a time, and every instance has one new run with the new
-    version."""
+    """Every instance has one new run with the new version, and at most a batch of them is unavailable at a time."""
     service = make(6)
 
-    with service.seen() as seen:
+    with service.observe() as seen:
         service.replace(NEWER, batch_size=2)
         service.wait_update("SUCCEEDED")
 
@@ -100,10 +99,10 @@ def test_a_rollout_in_batches(make: Make) -> None:
 
 
 def test_a_version_that_fails_is_rolled_back(make: Make) -> None:
-    """After one failed instance the update is rolled back. The other instances are never restarted."""
+    """One failed instance rolls back the update. The other instances are never restarted."""
     service = make(4, livenessCheck=HEALTH)
 
-    with service.seen() as seen:
+    with service.observe() as seen:
         service.replace(
             FAILS, batch_size=1, rollback_on_failure=True, max_instance_retries=1, max_tolerable_instance_failures=1
         )
@@ -159,7 +158,7 @@ def test_pause_and_resume(make: Make, tmp_path: Path) -> None:
 
 @NIGHTLY
 def test_abort(make: Make, tmp_path: Path) -> None:
-    """After an abort each instance keeps the version that it has."""
+    """Each instance keeps its version after an abort."""
     service = make(4)
     block_updates(service, tmp_path)
     service.replace(NEWER, batch_size=1)
@@ -190,7 +189,7 @@ def test_restart_of_a_range(make: Make) -> None:
     """Exactly the instances of the range have a new run, one at a time."""
     service = make(5)
 
-    with service.seen() as seen:
+    with service.observe() as seen:
         service.restart((1, 3), batch_size=1)
         service.wait_update("SUCCEEDED")
 
@@ -363,11 +362,11 @@ class Watcher:
     "victim", [nightly("worker"), nightly("api"), nightly("resmgr"), "hostmgr", nightly("temporal")]
 )
 def test_a_rollout_survives_the_death_of(victim: str, cluster: Cluster, make: Make) -> None:
-    """After a kill in the middle of a rollout, each instance runs the new version once, and at most a batch was
+    """Each instance runs the new version once despite a kill in the middle of the rollout, and at most a batch is
     unavailable. Only launches that are lost with the host manager need a further run."""
     service = make(8)
 
-    with service.seen() as seen:
+    with service.observe() as seen:
         service.replace(NEWER, batch_size=2)
         service.wait(lambda: service.versions().count(2) >= 3, "the middle of the rollout")
         cluster.kill(victim)
@@ -386,7 +385,7 @@ def test_maintenance_keeps_to_the_sla(cluster: Cluster, make: Make) -> None:
     hosts, maintenance = hosts_of(service)[:2], cluster.client.maintenance
     assert len(hosts) == 2
 
-    with service.seen() as seen:
+    with service.observe() as seen:
         begun = maintenance.Start(maintenance_pb2.StartRequest(hostnames=hosts, at_most=2)).hosts
         assert [host_pb2.HOST_STATE_DRAINING] * 2 == [host.state for host in begun]
         down = dict.fromkeys(hosts, host_pb2.HOST_STATE_DOWN)

@@ -15,7 +15,7 @@ from services.worker.build import build_id
 from services.worker_fleet import DEPLOYMENT
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import Service
-from tests.e2e.test_maintenance import complete, maintained, start, wait_state
+from tests.e2e.test_maintenance import complete, query_maintenance, start, wait_state
 from tests.e2e.test_services import HEALTH, NEWER
 from tests.e2e.upgraded import Upgraded, unpack_last_release
 from tests.nightly import NIGHTLY
@@ -115,7 +115,7 @@ class Work:
         assert set(cluster.states(self.waiting_gang).values()) == {"PENDING"}
         complete(cluster, self.host)
         assert ["SUCCEEDED", "SUCCEEDED"] == [cluster.finish(job) for job in (self.waiting_gang, self.leaving)]
-        assert maintained(cluster) == {}
+        assert query_maintenance(cluster) == {}
 
         once = {self.batch: STAGES + AT_A_TIME, self.gang: 2, self.waiting_gang: 3}
         assert {job: dict.fromkeys(range(n), 1) for job, n in once.items()} == {

@@ -55,19 +55,19 @@ class Life:
         self.service.create()
         self.kill_when(self.host_manager, self.some_volumes(lambda there: there))
         self.service.wait_update("SUCCEEDED")
-        ids = self.settled()
+        ids = self.list_settled()
 
         self.tell(lambda: self.service.restart(batch_size=self.random.randint(1, INSTANCES)))
         self.kill_when(self.random.choice(self.roles), self.some_runs())
         self.service.wait_update("SUCCEEDED")
-        assert ids == self.settled()
+        assert ids == self.list_settled()
 
         self.tell(self.service.stop)
         self.kill_when(self.random.choice(self.roles), lambda: "KILLED" in self.service.states().values())
         self.service.wait(lambda: set(self.service.states().values()) == {"KILLED"}, "the stop")
         self.tell(self.service.start)
         self.kill_when(self.host_manager, lambda: bool({"LAUNCHED", "RUNNING"} & {*self.service.states().values()}))
-        assert ids == self.settled()
+        assert ids == self.list_settled()
 
         self.tell(lambda: self.service.delete(force=True))
         self.service.wait(lambda: len(self.service.volumes(orphaned=True)) == INSTANCES, "the volumes to be orphans")
@@ -113,7 +113,7 @@ class Life:
 
     # What must be.
 
-    def settled(self) -> dict[int, str]:
+    def list_settled(self) -> dict[int, str]:
         """All run, each with a volume of its own, which has all that its runs wrote. Returns the volumes."""
         made = {volume_pb2.VolumeState.CREATED}
         self.service.wait_running()

@@ -319,7 +319,7 @@ class Day:
             batch = place(job.record.job_id, alike, lease)
             launched += self._launch(job, batch)
             if batch.unplaced_count:
-                for delay_s in self.resmgr.found_no_host(job, alike, batch):
+                for delay_s in self.resmgr.requeue_without_host(job, alike, batch):
                     self.after(delay_s, self.resmgr.look_again)
         self._watch_gangs(job, gangs)
         if launched == wanted:

@@ -63,7 +63,7 @@ class SimulatedResmgr:
         self.state.apply_kill(job_id, [(start, count) for start, count, _ in killed])
         self.is_dirty |= bool(killed)
 
-    def found_no_host(self, job: Job, gangs: Sequence[ReadyGang], batch: PlacementBatch) -> Iterator[float]:
+    def requeue_without_host(self, job: Job, gangs: Sequence[ReadyGang], batch: PlacementBatch) -> Iterator[float]:
         """Queue pods again that have waited for a host for too long; yield the delays in seconds until some may be
         admitted.
         """

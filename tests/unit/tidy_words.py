@@ -47,7 +47,7 @@ VERBS_IN_ED = {"need", "feed", "seed", "embed", "exceed", "proceed", "succeed", 
 
 BUDGETS = {
     "product": {"odd": 0, "riddles": 0, "participles": 19},
-    "tests": {"odd": 0, "riddles": 0, "participles": 212},
+    "tests": {"odd": 0, "riddles": 0, "participles": 64},
 }
 """Faults that are left."""
 PROSE_BUDGETS = {"documents": 0, "protos": 0}

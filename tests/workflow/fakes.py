@@ -74,7 +74,7 @@ class FakeRecords(FakeIntent):
         rolled = self.cluster.rolled.get(job_id)
         if rolled is None or progress.is_finished:
             return progress
-        return replace(progress, kill_count=progress.kill_count + len(rolled.ending), **rolled.looked_at())
+        return replace(progress, kill_count=progress.kill_count + len(rolled.ending), **rolled.read_shown())
 
     @call
     def delete(self, job_id: JobId, on_chunk: Callable[[int], None] = lambda instances: None) -> None:

@@ -102,7 +102,7 @@ class RolledService:
     def versions(self) -> list[int]:
         return [pod.config_version for _, pod in sorted(self.pods.items())]
 
-    def looked_at(self) -> dict[str, Any]:
+    def read_shown(self) -> dict[str, Any]:
         """Returns the result of a settle about the update."""
         with self.lock:
             if self.update is None or not self.update.is_active:

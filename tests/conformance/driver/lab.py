@@ -325,7 +325,7 @@ class Lab:
         assert report.status is not None
         return report.status.state
 
-    def given_back(self, pod: PodOnHost, failed: Collection[tuple[PodId, str]]) -> bool:
+    def has_given_back(self, pod: PodOnHost, failed: Collection[tuple[PodId, str]]) -> bool:
         """The launch said so, or a report does."""
         return pod.pod_id in dict(failed) or self.wait_end(pod) is PodState.LOST
 

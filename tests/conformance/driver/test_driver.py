@@ -160,7 +160,7 @@ def test_offers_are_used_once(lab: Lab) -> None:
 
     failed = lab.driver.launch([HostLaunch(claim, [second])])
 
-    assert lab.given_back(PodOnHost(second.pod_id), failed)
+    assert lab.has_given_back(PodOnHost(second.pod_id), failed)
     lab.wait_for(PodOnHost(first.pod_id), RUNNING)
     assert RUNNING not in lab.states(PodOnHost(second.pod_id))
 
@@ -172,7 +172,7 @@ def test_what_does_not_fit_is_given_back(lab: Lab) -> None:
 
     failed = lab.driver.launch([HostLaunch(lab.claim(host), [small, large])])
 
-    assert lab.given_back(PodOnHost(large.pod_id), failed)
+    assert lab.has_given_back(PodOnHost(large.pod_id), failed)
     lab.wait_for(PodOnHost(small.pod_id), RUNNING)
 
 
@@ -293,7 +293,7 @@ def test_pods_outlive_another_control_plane(lab: Lab) -> None:
 
     lab.wait(lambda: lab.events.sessions > sessions and lab.driver.is_connected, "another session")
     late = lab.pod(lab.template())
-    assert lab.given_back(PodOnHost(late.pod_id), lab.driver.launch([HostLaunch(claim, [late])]))
+    assert lab.has_given_back(PodOnHost(late.pod_id), lab.driver.launch([HostLaunch(claim, [late])]))
     before = len(lab.events.reports)
 
     def runs() -> bool:
@@ -337,7 +337,7 @@ def test_a_launch_on_a_host_that_is_gone_is_given_back(lab: Lab) -> None:
 
     failed = lab.driver.launch([HostLaunch(claim, [pod])])
 
-    assert lab.given_back(PodOnHost(pod.pod_id), failed)
+    assert lab.has_given_back(PodOnHost(pod.pod_id), failed)
     assert RUNNING not in lab.states(PodOnHost(pod.pod_id))
 
 

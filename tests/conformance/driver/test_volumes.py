@@ -120,5 +120,5 @@ def test_nothing_takes_the_place_of_a_volume_that_is_gone(lab: Lab) -> None:
 
     failed = lab.driver.launch([HostLaunch(claim, [pod])])
 
-    assert lab.given_back(PodOnHost(pod.pod_id, claim.hostname, claim.host_id), failed)
+    assert lab.has_given_back(PodOnHost(pod.pod_id, claim.hostname, claim.host_id), failed)
     lab.wait(lambda: lab.free(host) == before, "all free resources again")

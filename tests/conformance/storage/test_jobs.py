@@ -300,7 +300,7 @@ def create_ended_job(storage: Storage, count: int) -> JobId:
 def test_an_interrupted_deletion_is_completed(
     storage: Storage, open_storage: Callable[[], Storage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a crash between two chunks the job is invisible, and its id can be used again once the rest is deleted."""
+    """The job is invisible after a crash between two chunks, and its id can be used again once the rest is deleted."""
     monkeypatch.setattr("services.storage.jobs.jobs.CHUNK_PODS", 2)
     job_id = create_ended_job(storage, 6)
 

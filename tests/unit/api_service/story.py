@@ -50,7 +50,7 @@ def ranges(*pairs: tuple[int, int]) -> list[task_pb2.InstanceRange]:
     return [task_pb2.InstanceRange(**{"from": begin, "to": end}) for begin, end in pairs]
 
 
-async def refused(call: Any) -> tuple[grpc.StatusCode, str | None]:
+async def expect_refusal(call: Any) -> tuple[grpc.StatusCode, str | None]:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return caught.value.code(), caught.value.details()

@@ -22,7 +22,7 @@ from services.api.server import start
 from services.storage.storage import Storage
 from tests.unit.api_service.conftest import INNER, LEAF
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.story import refused
+from tests.unit.api_service.story import expect_refusal
 
 HOUR_S, DAY_S = 3_600, 86_400
 NOW = 1_700_006_400
@@ -123,7 +123,7 @@ async def test_clusters(history: Any, storage: Storage) -> None:
     assert ("other", 0) == (other.cluster, sum(other.covered_s))
     (only,) = (await history.GetClusterHistory(pb.GetClusterHistoryRequest(clusters=["other"]))).clusters
     assert "other" == only.cluster
-    found = await refused(history.GetClusterHistory(pb.GetClusterHistoryRequest(clusters=["x"])))
+    found = await expect_refusal(history.GetClusterHistory(pb.GetClusterHistoryRequest(clusters=["x"])))
     assert (grpc.StatusCode.NOT_FOUND, "unknown cluster x; known clusters: local, other") == found
 
 
@@ -144,7 +144,7 @@ async def test_clusters(history: Any, storage: Storage) -> None:
 async def test_what_cannot_be_meant_is_refused(history: Any, fields: dict[str, Any], code: str, text: str) -> None:
     """The error names the object, the rule and the numbers."""
     request = ask(recent() - HOUR_S, recent(), **fields)
-    found, said = await refused(history.GetPoolHistory(request))
+    found, said = await expect_refusal(history.GetPoolHistory(request))
     assert grpc.StatusCode[code] is found
     assert text in (said or "")
 

@@ -17,7 +17,7 @@ from peloton.model.ids import JobId, new_job_id
 from services.api.job_table_service import INSTANCES_MAX
 from services.storage.storage import Storage
 from tests.conformance.storage import builders
-from tests.unit.api_service.story import refused
+from tests.unit.api_service.story import expect_refusal
 from tests.unit.api_service.test_overview import World
 
 
@@ -73,11 +73,12 @@ async def test_refusals(world: World) -> None:
     job_id = a_job(world, 1, "east")
 
     for unknown in ("", "no-id", new_job_id()):
-        code, _ = await refused(use(world, unknown))
+        code, _ = await expect_refusal(use(world, unknown))
         assert grpc.StatusCode.NOT_FOUND is code
-    assert (grpc.StatusCode.INVALID_ARGUMENT, "101 instances are named, at most 100 are allowed") == await refused(
-        use(world, job_id, *range(INSTANCES_MAX + 1))
-    )
+    assert (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "101 instances are named, at most 100 are allowed",
+    ) == await expect_refusal(use(world, job_id, *range(INSTANCES_MAX + 1)))
 
 
 async def test_a_job_that_is_on_no_host(world: World) -> None:

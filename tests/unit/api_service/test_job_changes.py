@@ -17,7 +17,7 @@ from services.storage.storage import Storage
 from services.web.faults import refusal_of
 from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, refused, wire
+from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, expect_refusal, wire
 
 # -- Update
 
@@ -61,7 +61,7 @@ async def test_update_after_the_end(jobs: Any, config: Config, storage: Storage)
     job_id = await create(jobs, config(2))
     end(storage)
 
-    assert await refused(jobs.Update(job_pb2.UpdateRequest(id=wire(job_id), config=config(3)))) == (
+    assert await expect_refusal(jobs.Update(job_pb2.UpdateRequest(id=wire(job_id), config=config(3)))) == (
         grpc.StatusCode.INVALID_ARGUMENT,
         "Job is in a terminal state:KILLED",
     )
@@ -178,7 +178,7 @@ async def test_unknown_job(jobs: Any, method: str, text: str) -> None:
     """Methods without an error in their response answer NOT_FOUND."""
     request = getattr(job_pb2, f"{method}Request")(id=UNKNOWN)
 
-    assert await refused(getattr(jobs, method)(request)) == (grpc.StatusCode.NOT_FOUND, text)
+    assert await expect_refusal(getattr(jobs, method)(request)) == (grpc.StatusCode.NOT_FOUND, text)
 
 
 @pytest.mark.parametrize("method", ["Restart", "Start", "Stop"])
@@ -187,7 +187,7 @@ async def test_rolling_operations_of_a_batch_job(jobs: Any, config: Config, meth
     job_id = await create(jobs, config())
     request = getattr(job_pb2, f"{method}Request")(id=wire(job_id))
 
-    assert await refused(getattr(jobs, method)(request)) == (
+    assert await expect_refusal(getattr(jobs, method)(request)) == (
         grpc.StatusCode.INVALID_ARGUMENT,
         f"{method.upper()} supported only for service jobs",
     )

@@ -17,7 +17,7 @@ from peloton.model.resources import Resources
 from services.storage.storage import Storage
 from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
-from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, refused, wire
+from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, expect_refusal, wire
 
 # -- Create
 
@@ -81,7 +81,7 @@ async def test_create_without_temporal(jobs: Any, config: Config, storage: Stora
     """The job is stored during an outage of Temporal, the error says so, and a repeated call starts the workflow."""
     wakes.is_down = True
     request = job_pb2.CreateRequest(id=wire(JOB), config=config())
-    code, text = await refused(jobs.Create(request))
+    code, text = await expect_refusal(jobs.Create(request))
     stored = storage.jobs.get(JobId(JOB))
     wakes.is_down = False
     repeated = await jobs.Create(request)
@@ -172,7 +172,7 @@ async def test_create_with_secrets(jobs: Any, config: Config) -> None:
     """An invalid secret is refused by status."""
     request = job_pb2.CreateRequest(config=config(), secrets=[peloton_pb2.Secret(path="/s")])
 
-    assert await refused(jobs.Create(request)) == (
+    assert await expect_refusal(jobs.Create(request)) == (
         grpc.StatusCode.INVALID_ARGUMENT,
         "secret at /s has no data, and the job has none there",
     )
@@ -201,12 +201,12 @@ async def test_a_plan_is_refused_like_the_job(jobs: Any, channel: grpc.aio.Chann
     plan: Any = explain_pb2_grpc.ExplainServiceStub(channel)
 
     reported = (await jobs.Create(job_pb2.CreateRequest(config=too_big))).error.invalidConfig.message
-    planned = await refused(plan.JobPlan(explain_pb2.JobPlanRequest(config=too_big)))
-    sound = await refused(plan.JobPlan(explain_pb2.JobPlanRequest(config=config(12))))
+    planned = await expect_refusal(plan.JobPlan(explain_pb2.JobPlanRequest(config=too_big)))
+    sound = await expect_refusal(plan.JobPlan(explain_pb2.JobPlanRequest(config=config(12))))
 
     both = explain_pb2.JobPlanRequest(config=config(12), spec={"name": "web"})
     assert (grpc.StatusCode.INVALID_ARGUMENT, "a plan is of a config or of a spec: both are given") == (
-        await refused(plan.JobPlan(both))
+        await expect_refusal(plan.JobPlan(both))
     )
     assert reported.startswith("the gang of instances 0-12 asks cpu 13, limit of resource pool /eng/maps is 12")
     assert planned == (grpc.StatusCode.INVALID_ARGUMENT, reported)

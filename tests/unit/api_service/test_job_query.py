@@ -99,7 +99,7 @@ def test_wrong_range(field: str) -> None:
 
 
 def test_bounds() -> None:
-    """By default a query returns 10 of the first 100 rows; ROWS_MAX limits every query."""
+    """A query returns 10 of the first 100 rows by default; ROWS_MAX limits every query."""
     plain = query(job_pb2.QuerySpec())
     greedy = query(job_pb2.QuerySpec(pagination=query_pb2.PaginationSpec(maxLimit=2**32 - 1)))
 

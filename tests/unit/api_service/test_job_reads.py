@@ -13,7 +13,7 @@ from peloton.api.v0.query import query_pb2
 from services.api import stored_configs
 from services.storage.storage import Storage
 from tests.unit.api_service.conftest import LEAF
-from tests.unit.api_service.story import UNKNOWN, Config, create, end, refused, wire
+from tests.unit.api_service.story import UNKNOWN, Config, create, end, expect_refusal, wire
 
 # -- Get, GetCache, Query, GetActiveJobs
 
@@ -47,7 +47,7 @@ async def test_get_that_is_too_large(jobs: Any, config: Config, monkeypatch: pyt
     """A config above the limit of a message is refused with the alternatives."""
     monkeypatch.setattr(stored_configs, "ANSWER_BYTES_MAX", 10)
     job_id = await create(jobs, config())
-    code, text = await refused(jobs.Get(job_pb2.GetRequest(id=wire(job_id))))
+    code, text = await expect_refusal(jobs.Get(job_pb2.GetRequest(id=wire(job_id))))
 
     assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "the limit of one answer is 10; Query and GetCache return the job without its 0" in str(text)

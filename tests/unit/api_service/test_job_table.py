@@ -17,7 +17,7 @@ from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
 from peloton.model.ids import JobId, new_job_id
 from services.api.job_table_service import LABELS_MAX, PAGE_SIZE_MAX, TEXT_MAX
 from tests.unit.api_service.conftest import INNER, LEAF
-from tests.unit.api_service.story import ID, refused
+from tests.unit.api_service.story import ID, expect_refusal
 
 Build = Callable[..., job_pb2.JobConfig]
 NAMES = ("etl", "tiles", "tiles-2")
@@ -106,9 +106,9 @@ async def test_a_token_is_of_one_order(table: Any) -> None:
     assert (
         grpc.StatusCode.INVALID_ARGUMENT,
         "pageToken belongs to the other sort order: start again without a token",
-    ) == (await refused(table.ListJobs(other)))
+    ) == (await expect_refusal(table.ListJobs(other)))
     for token in ("x", "W10", "WzEsMixudWxsLDAsMF0", "MQ", "Wzk" * 50, "é"):
-        code, details = await refused(table.ListJobs(table_pb2.ListJobsRequest(pageToken=token)))
+        code, details = await expect_refusal(table.ListJobs(table_pb2.ListJobsRequest(pageToken=token)))
         assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (
             code,
             "was not issued by this service: start again without a token" in details,
@@ -133,7 +133,7 @@ async def test_a_token_is_of_one_order(table: Any) -> None:
 )
 async def test_what_is_refused(table: Any, request_: table_pb2.ListJobsRequest, code: str, text: str) -> None:
     """Each refusal names the rule and the numbers."""
-    found, details = await refused(table.ListJobs(request_))
+    found, details = await expect_refusal(table.ListJobs(request_))
 
     assert (code, True) == (found.name, text in details), details
 
@@ -146,7 +146,7 @@ async def test_one_job_has_the_row_that_it_has_in_the_table(table: Any) -> None:
     unknown = peloton_pb2.JobID(value=new_job_id())
 
     assert (grpc.StatusCode.NOT_FOUND, f"job {unknown.value} not found") == (
-        await refused(table.GetJob(table_pb2.GetJobRequest(id=unknown)))
+        await expect_refusal(table.GetJob(table_pb2.GetJobRequest(id=unknown)))
     )
 
 
@@ -163,7 +163,9 @@ async def test_states_of_unknown_jobs(table: Any) -> None:
     """Unknown jobs are not found; a limit above the bound is refused."""
     for value in (new_job_id(), "no-uuid"):
         request = table_pb2.GetInstanceStatesRequest(id=peloton_pb2.JobID(value=value))
-        assert (grpc.StatusCode.NOT_FOUND, f"job {value} not found") == await refused(table.GetInstanceStates(request))
+        assert (grpc.StatusCode.NOT_FOUND, f"job {value} not found") == await expect_refusal(
+            table.GetInstanceStates(request)
+        )
     request = table_pb2.GetInstanceStatesRequest(id=ID, limit=TASKS_PER_JOB_MAX + 1)
-    code, _ = await refused(table.GetInstanceStates(request))
+    code, _ = await expect_refusal(table.GetInstanceStates(request))
     assert grpc.StatusCode.INVALID_ARGUMENT is code

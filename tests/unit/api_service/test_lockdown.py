@@ -21,7 +21,7 @@ from peloton.errors import Unavailable
 from services.api.calls import Calls
 from services.api.v1.lockdown import LOCKABLE, LOCKED_AGE_MAX_S, Locks
 from services.storage.storage import Storage
-from tests.unit.api_service.story import refused
+from tests.unit.api_service.story import expect_refusal
 
 Status = grpc.StatusCode
 READS = (Status.UNAVAILABLE, "All read APIs are locked down")
@@ -72,7 +72,7 @@ async def test_reads_are_locked(admin: Any, channel: grpc.aio.Channel, name: str
     answer = await admin.Lockdown(lock(svc.Read))
     assert (list(answer.successes), list(answer.failures)) == ([svc.Read], [])
 
-    assert await refused(call(channel, *READ_CALLS[name])) == READS
+    assert await expect_refusal(call(channel, *READ_CALLS[name])) == READS
     await call(channel, *WRITE_CALLS["v0 create"])
 
 
@@ -81,7 +81,7 @@ async def test_writes_are_locked(admin: Any, channel: grpc.aio.Channel, name: st
     """Writes are refused; reads are not."""
     await admin.Lockdown(lock(svc.Write))
 
-    assert await refused(call(channel, *WRITE_CALLS[name])) == WRITES
+    assert await expect_refusal(call(channel, *WRITE_CALLS[name])) == WRITES
     await call(channel, *READ_CALLS["v0 get"])
 
 
@@ -90,8 +90,8 @@ async def test_streams_are_locked(admin: Any, v1: Any, channel: grpc.aio.Channel
     await admin.Lockdown(lock(svc.Read))
     raw: Any = channel
 
-    assert await refused(v1.ListJobs(stateless_svc_pb2.ListJobsRequest()).read()) == READS
-    assert await refused(raw.unary_stream(f"/{WATCH_SERVICE[0]}/Watch")(b"").read()) == READS
+    assert await expect_refusal(v1.ListJobs(stateless_svc_pb2.ListJobsRequest()).read()) == READS
+    assert await expect_refusal(raw.unary_stream(f"/{WATCH_SERVICE[0]}/Watch")(b"").read()) == READS
 
 
 async def test_unlock(admin: Any, channel: grpc.aio.Channel) -> None:
@@ -139,7 +139,7 @@ async def test_what_is_locked_can_be_asked(admin: Any, storage: Storage) -> None
 )
 async def test_unknown_components(admin: Any, storage: Storage, method: str, request_: Any, text: str) -> None:
     """The call fails; the existing components are locked nevertheless."""
-    assert await refused(getattr(admin, method)(request_)) == (Status.INVALID_ARGUMENT, text)
+    assert await expect_refusal(getattr(admin, method)(request_)) == (Status.INVALID_ARGUMENT, text)
     assert storage.lockdowns.read_locked() == ({"Kill"} if method == "Lockdown" else set())
 
 

@@ -16,7 +16,7 @@ from peloton.api.service_names import SPELLINGS, service_of
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId
-from tests.unit.api_service.story import JOB, Config, refused, wire
+from tests.unit.api_service.story import JOB, Config, expect_refusal, wire
 
 LONG = "n" * 20_000
 HUGE = "n" * 5_000_000
@@ -114,7 +114,7 @@ async def test_huge_names_of_jobs(channel: grpc.aio.Channel, jobs: Any, config: 
 
 async def test_huge_ids_and_queries(jobs: Any) -> None:
     """An invalid id and a search text are not repeated."""
-    code, text = await refused(jobs.Get(job_pb2.GetRequest(id=wire(HUGE))))
+    code, text = await expect_refusal(jobs.Get(job_pb2.GetRequest(id=wire(HUGE))))
     found = await jobs.Query(job_pb2.QueryRequest(spec=job_pb2.QuerySpec(keywords=[f"{HUGE}\0"])))
 
     assert (grpc.StatusCode.INVALID_ARGUMENT, "job id has 5,000,000 characters, at most 1,000: want a UUID") == (

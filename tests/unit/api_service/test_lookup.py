@@ -16,7 +16,7 @@ from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceStub
 from peloton.model.ids import RespoolId
 from services.api.lookup_service import TEXT_MAX, id_digits, names_meant, pools_meant
 from services.storage.storage import Storage
-from tests.unit.api_service.story import refused
+from tests.unit.api_service.story import expect_refusal
 
 TILES = "beef0000-0000-4000-8000-000000000001"
 BEEF = "00000000-0000-4000-8000-000000000002"
@@ -96,7 +96,7 @@ async def test_an_answer_is_bounded(lookup: Any) -> None:
 async def test_what_can_be_no_name(lookup: Any, text: str) -> None:
     """NUL and overlong texts are the caller's fault."""
     request = lookup_pb2.FindJobsRequest(text=text)
-    code, details = await refused(lookup.FindJobs(request))
+    code, details = await expect_refusal(lookup.FindJobs(request))
 
     assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, details.startswith("no job has that name"))
 
@@ -124,7 +124,7 @@ async def test_all_sorts_are_found(lookup: Any, storage: Storage) -> None:
 
 async def test_no_name_of_anything(lookup: Any) -> None:
     """A text with NUL is refused, as for jobs."""
-    code, details = await refused(lookup.Find(lookup_pb2.FindRequest(text="\0")))
+    code, details = await expect_refusal(lookup.Find(lookup_pb2.FindRequest(text="\0")))
 
     assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, details.startswith("nothing has that name"))
 

@@ -22,7 +22,7 @@ from services.api.server import start
 from services.storage.storage import Storage
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.services import service_config
-from tests.unit.api_service.story import JOB, UNKNOWN, create, refused, run
+from tests.unit.api_service.story import JOB, UNKNOWN, create, expect_refusal, run
 
 Status = grpc.StatusCode
 POOL = "/eng/maps"
@@ -107,7 +107,7 @@ async def test_a_migration_is_stored_and_woken(migrations: Any, woken: list[str]
     assert (
         Status.ABORTED,
         "the migration of web to cluster b is under way (MIGRATING): roll it back",
-    ) == await refused(migrations.Release(pb.ReleaseRequest(job_id=JOB)))
+    ) == await expect_refusal(migrations.Release(pb.ReleaseRequest(job_id=JOB)))
     assert "ROLLING_BACK" == (await migrations.Rollback(pb.RollbackRequest(id=first.id))).migration.state
     assert [first.id] * 5 == woken
 
@@ -120,19 +120,19 @@ async def test_what_cannot_work_is_refused_before_it_begins(migrations: Any, clu
     assert (
         Status.ABORTED,
         "no host of cluster b could take pods of web: 0 of 4 hosts meet the constraint label disk=ssd",
-    ) == await refused(migrations.Start(request))
+    ) == await expect_refusal(migrations.Start(request))
     clusters.infeasible = None
     clusters.free = Resources.of(2, 100_000, 100_000)
     assert (
         Status.ABORTED,
         "web needs cpu 3 and finds 2 free in cluster b: free resources there, or force the migration",
-    ) == await refused(migrations.Start(request))
+    ) == await expect_refusal(migrations.Start(request))
     assert (await migrations.Start(pb.StartRequest(job_id=JOB, target="b", force=True, dry_run=True))).plan.text
     clusters.capacity = clusters.free
     assert (
         Status.ABORTED,
         "web needs cpu 3 and finds 2: cluster b is too small for what moves",
-    ) == await refused(migrations.Start(pb.StartRequest(job_id=JOB, target="b", force=True)))
+    ) == await expect_refusal(migrations.Start(pb.StartRequest(job_id=JOB, target="b", force=True)))
 
 
 @pytest.mark.usefixtures("service")
@@ -183,7 +183,7 @@ async def test_requests_that_mean_nothing(
     migrations: Any, request_: pb.StartRequest, status: Status, text: str
 ) -> None:
     """Each error names the object and the rule."""
-    assert (status, text) == await refused(migrations.Start(request_))
+    assert (status, text) == await expect_refusal(migrations.Start(request_))
 
 
 async def test_external_jobs_stay_where_they_are(migrations: Any, storage: Storage) -> None:
@@ -191,7 +191,7 @@ async def test_external_jobs_stay_where_they_are(migrations: Any, storage: Stora
     config = job_pb2.JobConfig(name="Job team/train", type=job_pb2.EXTERNAL)
     storage.jobs.create(new_job_record(JOB, config, 1), config, 1)
 
-    status, text = await refused(migrations.Start(pb.StartRequest(job_id=JOB, target="b")))
+    status, text = await expect_refusal(migrations.Start(pb.StartRequest(job_id=JOB, target="b")))
 
     assert Status.INVALID_ARGUMENT is status
     assert str(text).startswith(f"job {JOB} is external: its pods belong to Job team/train")
@@ -225,9 +225,9 @@ async def test_a_pool_and_its_history(
     )
     released = [(await migrations.Release(pb.ReleaseRequest(pool_path=POOL))).cluster for _ in range(2)]
     assert ["b", ""] == released
-    assert (Status.NOT_FOUND, f"migration {UNKNOWN.value} not found") == await refused(
+    assert (Status.NOT_FOUND, f"migration {UNKNOWN.value} not found") == await expect_refusal(
         migrations.Pause(pb.PauseRequest(id=UNKNOWN.value))
     )
-    assert (Status.INVALID_ARGUMENT, "id must be the UUID of a migration, not 'x'") == await refused(
+    assert (Status.INVALID_ARGUMENT, "id must be the UUID of a migration, not 'x'") == await expect_refusal(
         migrations.Query(pb.QueryRequest(id="x"))
     )

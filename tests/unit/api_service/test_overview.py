@@ -26,7 +26,7 @@ from services.api.server import start
 from services.storage.storage import Storage
 from tests.conformance.storage import builders
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.story import ID, JOB, refused
+from tests.unit.api_service.story import ID, JOB, expect_refusal
 
 
 class HostManager:
@@ -343,9 +343,9 @@ async def test_events_of_hosts(overview: Any, storage: Storage) -> None:
 
 async def test_hosts_that_are_not_there(overview: Any) -> None:
     """The service caches answers for a bounded number of hosts, unknown ones included."""
-    assert (grpc.StatusCode.INVALID_ARGUMENT, "no host is named") == await refused(
+    assert (grpc.StatusCode.INVALID_ARGUMENT, "no host is named") == await expect_refusal(
         overview.GetHostPods(pb.GetHostPodsRequest())
     )
     for number in range(HOSTS_KEPT + 2):
-        code, _ = await refused(overview.GetHostPods(pb.GetHostPodsRequest(hostname=f"h{number}")))
+        code, _ = await expect_refusal(overview.GetHostPods(pb.GetHostPodsRequest(hostname=f"h{number}")))
         assert grpc.StatusCode.NOT_FOUND is code

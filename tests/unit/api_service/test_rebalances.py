@@ -14,7 +14,7 @@ from peloton.api.v0.rebalance.rebalance_pb2_grpc import RebalanceServiceStub
 from services.api.server import start
 from services.storage.storage import Storage
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
-from tests.unit.api_service.story import refused
+from tests.unit.api_service.story import expect_refusal
 
 Status = grpc.StatusCode
 
@@ -43,10 +43,10 @@ def rebalances(channel: grpc.aio.Channel) -> Any:
 async def test_it_is_off_by_default(rebalances: Any) -> None:
     """No cluster has a rebalancing by default, and steering is refused."""
     assert [] == list((await rebalances.QueryRebalance(pb.QueryRebalanceRequest())).rebalances)
-    assert (Status.NOT_FOUND, "no cluster is being rebalanced") == await refused(
+    assert (Status.NOT_FOUND, "no cluster is being rebalanced") == await expect_refusal(
         rebalances.StopRebalance(pb.StopRebalanceRequest())
     )
-    assert (Status.NOT_FOUND, "cluster east has never been rebalanced") == await refused(
+    assert (Status.NOT_FOUND, "cluster east has never been rebalanced") == await expect_refusal(
         rebalances.PauseRebalance(pb.PauseRebalanceRequest(cluster="east"))
     )
 
@@ -73,7 +73,7 @@ async def test_all_clusters_or_one_are_started_and_steered(rebalances: Any, woke
     assert (
         Status.ABORTED,
         "the rebalancing of cluster east is STOPPING: start it",
-    ) == await refused(rebalances.ResumeRebalance(pb.ResumeRebalanceRequest(cluster="east")))
+    ) == await expect_refusal(rebalances.ResumeRebalance(pb.ResumeRebalanceRequest(cluster="east")))
 
 
 async def test_what_cannot_be_meant_changes_nothing(rebalances: Any, woken: list[str]) -> None:
@@ -92,8 +92,8 @@ async def test_what_cannot_be_meant_changes_nothing(rebalances: Any, woken: list
             "moves_per_hour is 10001, at most 10000",
         ),
     ):
-        assert (code, text) == await refused(rebalances.StartRebalance(request))
-    assert (Status.INVALID_ARGUMENT, "moves_limit is 1001, at most 1000") == await refused(
+        assert (code, text) == await expect_refusal(rebalances.StartRebalance(request))
+    assert (Status.INVALID_ARGUMENT, "moves_limit is 1001, at most 1000") == await expect_refusal(
         rebalances.QueryRebalance(pb.QueryRebalanceRequest(moves_limit=1_001))
     )
     assert ([], []) == (woken, list((await rebalances.QueryRebalance(pb.QueryRebalanceRequest())).rebalances))

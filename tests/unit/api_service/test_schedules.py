@@ -42,7 +42,7 @@ from services.api.v1.specs import Specs
 from services.storage.storage import Storage
 from tests.unit.api_service.conftest import LEAF
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
-from tests.unit.api_service.story import refused
+from tests.unit.api_service.story import expect_refusal
 
 Status = grpc.StatusCode
 NS_PER_S = 10**9
@@ -182,7 +182,7 @@ async def test_what_cannot_be_is_refused(
         wanted.ClearField(name)  # type: ignore[arg-type]
     wanted.MergeFrom(pb.CreateScheduleRequest(**change))
 
-    status, details = await refused(schedules.CreateSchedule(wanted))
+    status, details = await expect_refusal(schedules.CreateSchedule(wanted))
 
     assert (Status.INVALID_ARGUMENT, {}) == (status, kept.kept)
     assert text in details
@@ -196,7 +196,7 @@ async def test_a_job_is_refused_with_the_words_of_its_creation(
     said = (await jobs.Create(job_pb2.CreateRequest(config=wanted.job_config))).error.invalidConfig.message
 
     assert "gpuLimit -1 is negative" in said
-    assert (Status.INVALID_ARGUMENT, said) == await refused(schedules.CreateSchedule(wanted))
+    assert (Status.INVALID_ARGUMENT, said) == await expect_refusal(schedules.CreateSchedule(wanted))
 
 
 async def test_only_jobs_that_end_and_fit_are_scheduled(schedules: Any, wanted: pb.CreateScheduleRequest) -> None:
@@ -208,21 +208,21 @@ async def test_only_jobs_that_end_and_fit_are_scheduled(schedules: Any, wanted: 
     poolless.job_config.ClearField("respoolID")
     wanted.job_config.type = job_pb2.SERVICE
 
-    kinds = await refused(schedules.CreateSchedule(wanted))
+    kinds = await expect_refusal(schedules.CreateSchedule(wanted))
     assert (
         Status.INVALID_ARGUMENT,
         "the job is of the type SERVICE: a schedule creates jobs of the type BATCH, which end",
     ) == kinds
-    assert "a schedule takes at most 262,144" in (await refused(schedules.CreateSchedule(heavy)))[1]
-    assert Status.INVALID_ARGUMENT == (await refused(schedules.CreateSchedule(poolless)))[0]
+    assert "a schedule takes at most 262,144" in (await expect_refusal(schedules.CreateSchedule(heavy)))[1]
+    assert Status.INVALID_ARGUMENT == (await expect_refusal(schedules.CreateSchedule(poolless)))[0]
 
 
 async def test_a_name_is_taken_once(schedules: Any, wanted: pb.CreateScheduleRequest) -> None:
     """A repeated creation is refused, and an unknown name is not found."""
     await schedules.CreateSchedule(wanted)
 
-    assert (Status.ALREADY_EXISTS, "schedule report exists") == await refused(schedules.CreateSchedule(wanted))
-    unknown = await refused(schedules.GetSchedule(pb.GetScheduleRequest(name="nope")))
+    assert (Status.ALREADY_EXISTS, "schedule report exists") == await expect_refusal(schedules.CreateSchedule(wanted))
+    unknown = await expect_refusal(schedules.GetSchedule(pb.GetScheduleRequest(name="nope")))
     assert (Status.NOT_FOUND, "schedule nope not found") == unknown
 
 
@@ -261,7 +261,7 @@ async def test_ranges_that_cannot_be_made_up_for(schedules: Any, start_time: str
     """The range of a backfill has an end in the past, and at most a year."""
     request = pb.BackfillScheduleRequest(name="report", start_time=start_time, end_time=end_time)
 
-    assert text in (await refused(schedules.BackfillSchedule(request)))[1]
+    assert text in (await expect_refusal(schedules.BackfillSchedule(request)))[1]
 
 
 async def test_a_backfill_is_bounded(schedules: Any, kept: KeptSchedules) -> None:
@@ -269,7 +269,7 @@ async def test_a_backfill_is_bounded(schedules: Any, kept: KeptSchedules) -> Non
     kept.time_count = BACKFILL_MAX + 1
     span = {"start_time": "2026-01-31T00:00:00Z", "end_time": "2026-02-01T00:00:00Z"}
 
-    reported = await refused(schedules.BackfillSchedule(pb.BackfillScheduleRequest(name="report", **span)))
+    reported = await expect_refusal(schedules.BackfillSchedule(pb.BackfillScheduleRequest(name="report", **span)))
 
     assert "schedule report has 1000 or more times in the range, a backfill takes at most 999" in reported[1]
     assert [] == kept.calls

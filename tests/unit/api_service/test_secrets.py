@@ -16,7 +16,7 @@ from peloton.model.ids import JobId
 from peloton.model.secret import SECRETS_MAX, Secret
 from services.storage.storage import Storage
 from tests.unit.api_service.services import spec
-from tests.unit.api_service.story import ID, JOB, Config, refused
+from tests.unit.api_service.story import ID, JOB, Config, expect_refusal
 
 DATA = b"open sesame \x00\xff"
 PATH = "/run/key"
@@ -117,5 +117,5 @@ async def test_what_is_refused(
     """The error names the secret's fault, and nothing is stored."""
     call = jobs.Create(job_pb2.CreateRequest(id=ID, config=config(), secrets=secrets))
 
-    assert (grpc.StatusCode.INVALID_ARGUMENT, text) == await refused(call)
+    assert (grpc.StatusCode.INVALID_ARGUMENT, text) == await expect_refusal(call)
     assert storage.jobs.get(JOB) is None

@@ -15,7 +15,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from services.storage.storage import Storage
 from tests.unit.api_service.services import ID, create, service_config, spec
-from tests.unit.api_service.story import JOB, Config, refused, wire
+from tests.unit.api_service.story import JOB, Config, expect_refusal, wire
 from tests.unit.api_service.story import create as create_v0
 
 BAD = "a\u202eb"
@@ -57,7 +57,9 @@ async def test_services(v1: Any, storage: Storage, fields: dict[str, Any], text:
     """Creations, replacements and patches are refused, and nothing is stored."""
     expected = (grpc.StatusCode.INVALID_ARGUMENT, f"{INVALID}{text}")
 
-    assert expected == await refused(v1.CreateJob(svc.CreateJobRequest(job_id=ID, spec=make_renamed_spec(**fields))))
+    assert expected == await expect_refusal(
+        v1.CreateJob(svc.CreateJobRequest(job_id=ID, spec=make_renamed_spec(**fields)))
+    )
     assert storage.jobs.get(JOB) is None
     seen = v1_peloton_pb2.EntityVersion(value=await create(v1, spec()))
     patch = stateless_pb2.JobSpec(**fields)
@@ -65,7 +67,7 @@ async def test_services(v1: Any, storage: Storage, fields: dict[str, Any], text:
         v1.ReplaceJob(svc.ReplaceJobRequest(job_id=ID, version=seen, spec=make_renamed_spec(**fields))),
         v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=seen, spec=patch)),
     ):
-        assert expected == await refused(call)
+        assert expected == await expect_refusal(call)
 
 
 async def test_updates_of_v0(updates: Any, v1: Any) -> None:
@@ -74,7 +76,7 @@ async def test_updates_of_v0(updates: Any, v1: Any) -> None:
     changed = service_config()
     changed.labels.append(peloton_pb2.Label(key=BAD))
 
-    code, text = await refused(
+    code, text = await expect_refusal(
         updates.CreateUpdate(update_svc_pb2.CreateUpdateRequest(jobId=wire(JOB), jobConfig=changed))
     )
     assert grpc.StatusCode.INVALID_ARGUMENT == code

@@ -17,7 +17,7 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from services.api import answers, task_manager
 from services.storage.storage import Storage
-from tests.unit.api_service.story import ID, JOB, NOW_NS, UNKNOWN, Config, ranges, refused, report, run
+from tests.unit.api_service.story import ID, JOB, NOW_NS, UNKNOWN, Config, expect_refusal, ranges, report, run
 
 NOT_FOUND = f"job {UNKNOWN.value} not found, job:{UNKNOWN.value} not found"
 
@@ -65,7 +65,7 @@ async def test_an_ended_run_is_reported_once(jobs: Any, tasks: Any, config: Conf
 
 async def test_get_unknown_instance(tasks: Any, job: JobId) -> None:
     """An unknown instance is NOT_FOUND with its name."""
-    assert await refused(tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=4))) == (
+    assert await expect_refusal(tasks.Get(task_pb2.GetRequest(jobId=ID, instanceId=4))) == (
         grpc.StatusCode.NOT_FOUND,
         f"task:{JOB}-4 not found",
     )
@@ -101,7 +101,7 @@ async def test_list_that_is_too_large(tasks: Any, job: JobId, monkeypatch: pytes
     whole = await tasks.List(task_pb2.ListRequest(jobId=ID))
     limit = sum(whole.result.value[i].ByteSize() for i in range(3))
     monkeypatch.setattr(task_manager, "ANSWER_BYTES_MAX", limit)
-    code, text = await refused(tasks.List(task_pb2.ListRequest(jobId=ID)))
+    code, text = await expect_refusal(tasks.List(task_pb2.ListRequest(jobId=ID)))
 
     assert (code, text) == (
         grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -142,7 +142,7 @@ async def test_query_that_is_too_large(
         return task_configs(job_id, version, instance_ids)
 
     monkeypatch.setattr(storage.configs, "task_configs", count_call)
-    code, text = await refused(tasks.Query(task_pb2.QueryRequest(jobId=ID)))
+    code, text = await expect_refusal(tasks.Query(task_pb2.QueryRequest(jobId=ID)))
 
     assert (code, read) == (grpc.StatusCode.RESOURCE_EXHAUSTED, [0])
     assert text.startswith("the answer has 4 pods, and the first 1 take ")
@@ -178,8 +178,8 @@ async def test_get_cache(tasks: Any, job: JobId) -> None:
 
 async def test_get_cache_unknown(tasks: Any, job: JobId) -> None:
     """The errors distinguish an unknown job from an unknown task."""
-    no_job = await refused(tasks.GetCache(task_pb2.GetCacheRequest(jobId=UNKNOWN)))
-    no_task = await refused(tasks.GetCache(task_pb2.GetCacheRequest(jobId=ID, instanceId=9)))
+    no_job = await expect_refusal(tasks.GetCache(task_pb2.GetCacheRequest(jobId=UNKNOWN)))
+    no_task = await expect_refusal(tasks.GetCache(task_pb2.GetCacheRequest(jobId=ID, instanceId=9)))
 
     assert no_job == (grpc.StatusCode.NOT_FOUND, "Job not found in cache")
     assert no_task == (grpc.StatusCode.NOT_FOUND, "Task not found in cache")
@@ -211,7 +211,7 @@ async def test_unknown_job_by_status(tasks: Any, method: str, text: str) -> None
     """Methods without an error in their response answer NOT_FOUND."""
     request = getattr(task_pb2, f"{method}Request")(jobId=UNKNOWN)
 
-    assert await refused(getattr(tasks, method)(request)) == (grpc.StatusCode.NOT_FOUND, text)
+    assert await expect_refusal(getattr(tasks, method)(request)) == (grpc.StatusCode.NOT_FOUND, text)
 
 
 @pytest.mark.parametrize("name", TASK_MANAGER)

@@ -14,7 +14,7 @@ from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState
 from services.storage.storage import Storage
 from tests.unit.api_service.fakes import OneSandbox
-from tests.unit.api_service.story import ID, JOB, UNKNOWN, ranges, refused, report, run
+from tests.unit.api_service.story import ID, JOB, UNKNOWN, expect_refusal, ranges, report, run
 
 # -- events and sandbox
 
@@ -53,10 +53,10 @@ async def test_pod_events_of_an_unknown_job(tasks: Any, wire_id: peloton_pb2.Job
 
 async def test_pod_events_of_a_bad_run(tasks: Any, job: JobId) -> None:
     """A malformed run id, or another instance's, is refused."""
-    bad = await refused(tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, runId="one")))
-    other = await refused(tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, runId=f"{JOB}-3-1")))
+    bad = await expect_refusal(tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, runId="one")))
+    other = await expect_refusal(tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, runId=f"{JOB}-3-1")))
 
-    absurd = await refused(tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, runId=f"{JOB}-0-{2**70}")))
+    absurd = await expect_refusal(tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=ID, runId=f"{JOB}-0-{2**70}")))
 
     assert absurd[0] == grpc.StatusCode.INVALID_ARGUMENT
     assert bad == (grpc.StatusCode.INVALID_ARGUMENT, "invalid pod id 'one': want <job>-<instance>-<run>")

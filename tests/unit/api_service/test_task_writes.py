@@ -17,7 +17,7 @@ from peloton.model.pod import PodState
 from services.storage.storage import Storage
 from tests.unit.api_service import services
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.story import ID, JOB, NOW_NS, Config, end, goals, ranges, refused, run
+from tests.unit.api_service.story import ID, JOB, NOW_NS, Config, end, expect_refusal, goals, ranges, run
 
 # -- Stop, Start, Restart, Refresh
 
@@ -118,7 +118,7 @@ async def test_start_after_the_end(tasks: Any, job: JobId, storage: Storage) -> 
     """A batch job that has ended does not start again."""
     end(storage)
 
-    assert await refused(tasks.Start(task_pb2.StartRequest(jobId=ID))) == (
+    assert await expect_refusal(tasks.Start(task_pb2.StartRequest(jobId=ID))) == (
         grpc.StatusCode.INVALID_ARGUMENT,
         "cannot start tasks in a terminated job",
     )
@@ -139,7 +139,7 @@ async def test_restart_beyond_the_job(tasks: Any, job: JobId) -> None:
     """A range outside the job is refused by status with the numbers, since the response has no error."""
     request = task_pb2.RestartRequest(jobId=ID, ranges=ranges((4, 9)))
 
-    assert await refused(tasks.Restart(request)) == (
+    assert await expect_refusal(tasks.Restart(request)) == (
         grpc.StatusCode.INVALID_ARGUMENT,
         "instances [4, 9) asked, the job has instances [0, 4)",
     )
@@ -156,7 +156,7 @@ async def test_refresh_of_nothing(tasks: Any, job: JobId) -> None:
     """A range without tasks is NOT_FOUND."""
     request = task_pb2.RefreshRequest(jobId=ID, range=ranges((4, 9))[0])
 
-    assert await refused(tasks.Refresh(request)) == (grpc.StatusCode.NOT_FOUND, "tasks not found")
+    assert await expect_refusal(tasks.Refresh(request)) == (grpc.StatusCode.NOT_FOUND, "tasks not found")
 
 
 @pytest.mark.parametrize("method", ["Start", "Stop"])

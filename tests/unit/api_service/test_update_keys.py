@@ -15,7 +15,7 @@ from services.api.v1.keys import KEY_BYTES_MAX
 from services.storage.storage import Storage
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import ID, UNKNOWN, create, evolve, ranges, spec, version
-from tests.unit.api_service.story import JOB, NOW_NS, refused
+from tests.unit.api_service.story import JOB, NOW_NS, expect_refusal
 
 Status = grpc.StatusCode
 KEY = {"update_key": "deploy-1"}
@@ -58,7 +58,7 @@ async def test_a_repeat_does_nothing(v1: Any, storage: Storage, wakes: RecordedW
     info = (await v1.GetJob(svc.GetJobRequest(job_id=ID))).workflow_info
     assert (info.update_key, info.opaque_data.data) == ("deploy-1", "first try")
     request.ClearField("update_key")
-    assert (await refused(getattr(v1, method)(request)))[0] is Status.ABORTED
+    assert (await expect_refusal(getattr(v1, method)(request)))[0] is Status.ABORTED
 
 
 @pytest.mark.usefixtures("service")
@@ -73,7 +73,7 @@ async def test_a_key_in_other_words(v1: Any, storage: Storage) -> None:
     ]
     text = f"update key 'deploy-1' of job {JOB} belongs to another request, which led to version 2"
     for other in others:
-        assert await refused(other) == (
+        assert await expect_refusal(other) == (
             Status.ALREADY_EXISTS,
             f"failed to create update workload: code:already-exists message:{text}",
         )
@@ -84,8 +84,8 @@ async def test_a_creation_with_a_key(v1: Any, wakes: RecordedWakes) -> None:
     """A repeated creation answers with the existing job; a creation with a key requires a job_id."""
     assert await create(v1, spec(), **KEY) == await create(v1, spec(), **KEY) == "1-1-1"
     assert wakes.started == [JOB, JOB]
-    assert (await refused(create(v1, spec(4), **KEY)))[0] is Status.ALREADY_EXISTS
-    assert await refused(v1.CreateJob(svc.CreateJobRequest(spec=spec(), **KEY))) == (
+    assert (await expect_refusal(create(v1, spec(4), **KEY)))[0] is Status.ALREADY_EXISTS
+    assert await expect_refusal(v1.CreateJob(svc.CreateJobRequest(spec=spec(), **KEY))) == (
         Status.INVALID_ARGUMENT,
         "a creation with the update key 'deploy-1' needs a job_id: repeated, it would make another job",
     )
@@ -105,7 +105,7 @@ async def test_bad_keys(v1: Any, key: str, text: str) -> None:
         v1.RestartJob(svc.RestartJobRequest(**AT, update_key=key)),
         v1.PulseJobWorkflow(svc.PulseJobWorkflowRequest(job_id=ID, update_key=key)),
     ):
-        assert await refused(call) == (Status.INVALID_ARGUMENT, text)
+        assert await expect_refusal(call) == (Status.INVALID_ARGUMENT, text)
 
 
 @pytest.mark.usefixtures("service")
@@ -135,7 +135,7 @@ async def test_refused_pulses(v1: Any) -> None:
     state."""
 
     def pulse(**fields: Any) -> Any:
-        return refused(v1.PulseJobWorkflow(svc.PulseJobWorkflowRequest(**{"job_id": ID, **fields})))
+        return expect_refusal(v1.PulseJobWorkflow(svc.PulseJobWorkflowRequest(**{"job_id": ID, **fields})))
 
     assert await pulse() == (
         Status.INVALID_ARGUMENT,

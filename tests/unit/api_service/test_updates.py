@@ -20,7 +20,7 @@ from services.storage.storage import Storage
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import create as create_v1
 from tests.unit.api_service.services import evolve, service_config, spec
-from tests.unit.api_service.story import ID, JOB, UNKNOWN, create, ranges, refused
+from tests.unit.api_service.story import ID, JOB, UNKNOWN, create, expect_refusal, ranges
 
 Status = grpc.StatusCode
 
@@ -154,7 +154,7 @@ async def test_rollback_of_an_older_update(updates: Any, storage: Storage, servi
     first = await create_update(updates, make_changed_config())
     second = await create_update(updates, make_changed_config("other", version=2))
 
-    assert await refused(updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=first))) == (
+    assert await expect_refusal(updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=first))) == (
         Status.INVALID_ARGUMENT,
         f"update {first.value} is not the latest of job {JOB}, which is {second.value}: only the latest can be rolled "
         "back",
@@ -168,7 +168,7 @@ async def test_rollback_of_the_first_update(v1: Any, updates: Any, storage: Stor
     assert job is not None
     wire = peloton_pb2.UpdateID(value=job.update_id)
 
-    assert await refused(updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=wire))) == (
+    assert await expect_refusal(updates.RollbackUpdate(svc.RollbackUpdateRequest(updateId=wire))) == (
         Status.NOT_FOUND,
         f"job {JOB} has no configuration before that of update {job.update_id}",
     )
@@ -260,7 +260,7 @@ async def test_refusals(updates: Any, storage: Storage, wakes: RecordedWakes, se
     method, wire, code, text = REFUSALS[name]
     before = storage.jobs.get(JOB)
 
-    assert await refused(getattr(updates, method)(wire)) == (code, text)
+    assert await expect_refusal(getattr(updates, method)(wire)) == (code, text)
     assert storage.jobs.get(JOB) == before
     assert wakes.changed == []
 
@@ -269,7 +269,7 @@ async def test_a_job_that_is_being_created(jobs: Any, updates: Any) -> None:
     """The update is refused until the job's pods exist."""
     await create(jobs, service_config())
 
-    assert await refused(updates.CreateUpdate(request(make_changed_config()))) == (
+    assert await expect_refusal(updates.CreateUpdate(request(make_changed_config()))) == (
         Status.UNAVAILABLE,
         "cannot update partially created job",
     )
@@ -310,12 +310,12 @@ async def test_rolling_calls_are_refused(jobs: Any, storage: Storage, service: N
     """An unknown job, another version and unknown instances are refused."""
     call, kind = getattr(jobs, name), type(ROLLING[name][0])
 
-    assert await refused(call(kind(id=UNKNOWN))) == (Status.NOT_FOUND, "job not found")
-    assert await refused(call(kind(id=ID, resourceVersion=2))) == (
+    assert await expect_refusal(call(kind(id=UNKNOWN))) == (Status.NOT_FOUND, "job not found")
+    assert await expect_refusal(call(kind(id=ID, resourceVersion=2))) == (
         Status.INVALID_ARGUMENT,
         "invalid job configuration version",
     )
-    assert await refused(call(kind(id=ID, resourceVersion=1, ranges=ranges((3, 4))))) == (
+    assert await expect_refusal(call(kind(id=ID, resourceVersion=1, ranges=ranges((3, 4))))) == (
         Status.INVALID_ARGUMENT,
         "instances [3, 4) asked, the job has instances [0, 3)",
     )
@@ -325,7 +325,7 @@ async def test_rolling_calls_are_refused(jobs: Any, storage: Storage, service: N
 async def test_rolling_calls_of_a_batch_job(jobs: Any, job: JobId) -> None:
     """Rolling calls of a batch job are refused."""
     for name, (wire, kind) in ROLLING.items():
-        assert await refused(getattr(jobs, name)(wire)) == (
+        assert await expect_refusal(getattr(jobs, name)(wire)) == (
             Status.INVALID_ARGUMENT,
             f"{kind} supported only for service jobs",
         )

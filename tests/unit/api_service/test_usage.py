@@ -19,7 +19,7 @@ from services.api.server import start
 from services.storage.storage import Storage
 from tests.unit.api_service.conftest import INNER, LEAF
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.story import refused
+from tests.unit.api_service.story import expect_refusal
 from tests.unit.api_service.test_history import DAY_S, HOUR_S, time
 
 TODAY = int(wall.time()) // DAY_S * DAY_S
@@ -98,13 +98,15 @@ async def test_days_and_filters(history: Any, storage: Storage, two_days: str) -
 
 async def test_what_is_refused(history: Any, storage: Storage, two_days: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown pools, times that are none, an empty period, and more series and days than one answer has are refused."""
-    found = await refused(history.GetUsage(pb.GetUsageRequest(paths=["/none"])))
+    found = await expect_refusal(history.GetUsage(pb.GetUsageRequest(paths=["/none"])))
     assert (grpc.StatusCode.NOT_FOUND, "resource pool /none not found") == found
-    code, text = await refused(history.GetUsage(pb.GetUsageRequest(start="now")))
+    code, text = await expect_refusal(history.GetUsage(pb.GetUsageRequest(start="now")))
     assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, text.startswith("start is 'now'"))
-    code, text = await refused(history.GetUsage(pb.GetUsageRequest(start=time(TODAY), end=time(TODAY))))
+    code, text = await expect_refusal(history.GetUsage(pb.GetUsageRequest(start=time(TODAY), end=time(TODAY))))
     assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, text.endswith("is not before the end"))
     monkeypatch.setattr(usage, "SERIES_DAYS_MAX", 11)
-    code, text = await refused(history.GetUsage(pb.GetUsageRequest(start=time(TODAY - 2 * DAY_S), end=time(TODAY))))
+    code, text = await expect_refusal(
+        history.GetUsage(pb.GetUsageRequest(start=time(TODAY - 2 * DAY_S), end=time(TODAY)))
+    )
     assert grpc.StatusCode.INVALID_ARGUMENT == code
     assert text.startswith("3 pools and 3 owners in pools over 2 days are 12 values, at most 11 in one call")

@@ -16,7 +16,7 @@ from services.storage.storage import Storage
 from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import CHAIN, NOT_UUID, UNKNOWN, container, spec, spec_in, spec_with
-from tests.unit.api_service.story import refused
+from tests.unit.api_service.story import expect_refusal
 
 Status = grpc.StatusCode
 
@@ -112,7 +112,7 @@ async def test_create(v1: Any, storage: Storage, wakes: RecordedWakes, name: str
     """A refused creation stores nothing and starts no workflow."""
     request, code, text = CREATIONS[name]
 
-    assert await refused(v1.CreateJob(request)) == (code, text)
+    assert await expect_refusal(v1.CreateJob(request)) == (code, text)
     assert storage.jobs.active_ids() == []
     assert wakes.started == []
 
@@ -123,4 +123,4 @@ async def test_a_plan_is_refused_like_the_service(v1: Any, channel: grpc.aio.Cha
     request, code, text = CREATIONS[name]
     plan: Any = explain_pb2_grpc.ExplainServiceStub(channel)
 
-    assert (code, text) == await refused(plan.JobPlan(explain_pb2.JobPlanRequest(spec=request.spec)))
+    assert (code, text) == await expect_refusal(plan.JobPlan(explain_pb2.JobPlanRequest(spec=request.spec)))

@@ -20,7 +20,7 @@ from peloton.model.pod import ContainerState, ContainerStatus, PodState, PodStat
 from services.storage.storage import Storage
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.services import ID, UNKNOWN, create, evolve, spec, version
-from tests.unit.api_service.story import JOB, NOW_NS, refused, report
+from tests.unit.api_service.story import JOB, NOW_NS, expect_refusal, report
 from tests.unit.api_service.story import end as end_job
 
 Status = grpc.StatusCode
@@ -108,7 +108,7 @@ async def test_restart(pods: Any, storage: Storage, wakes: RecordedWakes, servic
 async def test_restart_under_the_sla(pods: Any, storage: Storage, service: None) -> None:
     """The SLA permits one unavailable pod; the restart of a second one is refused."""
     await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(0), check_sla=True))
-    code, text = await refused(pods.RestartPod(svc.RestartPodRequest(pod_name=pod(1), check_sla=True)))
+    code, text = await expect_refusal(pods.RestartPod(svc.RestartPodRequest(pod_name=pod(1), check_sla=True)))
     first, second, _ = storage.pods.page(JOB)
 
     assert (code, str(text).partition(": ")[0]) == (Status.ABORTED, "pod restart would violate SLA")
@@ -232,14 +232,14 @@ async def test_a_pod_that_does_not_exist_yet(v1: Any, pods: Any) -> None:
         (pods.StopPod, svc.StopPodRequest(pod_name=pod(0))),
         (pods.RestartPod, svc.RestartPodRequest(pod_name=pod(0))),
     ):
-        assert await refused(method(request)) == (Status.UNAVAILABLE, NOT_PRESENT)
+        assert await expect_refusal(method(request)) == (Status.UNAVAILABLE, NOT_PRESENT)
 
 
 async def test_a_pod_of_a_job_to_delete(v1: Any, pods: Any, storage: Storage, service: None) -> None:
     """The start of a pod is refused if its job is being deleted."""
     storage.jobs.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
 
-    assert await refused(pods.StartPod(svc.StartPodRequest(pod_name=pod(0)))) == (
+    assert await expect_refusal(pods.StartPod(svc.StartPodRequest(pod_name=pod(0)))) == (
         Status.INVALID_ARGUMENT,
         "cannot start a pod going to be deleted",
     )
@@ -249,7 +249,7 @@ async def test_a_pod_of_a_batch_job_that_ended(pods: Any, storage: Storage, job:
     """The start of a pod is refused if its batch job has ended."""
     end_job(storage)
 
-    assert await refused(pods.StartPod(svc.StartPodRequest(pod_name=pod(0)))) == (
+    assert await expect_refusal(pods.StartPod(svc.StartPodRequest(pod_name=pod(0)))) == (
         Status.INVALID_ARGUMENT,
         "cannot start pod in terminated job",
     )
@@ -342,7 +342,7 @@ async def test_refusals(pods: Any, storage: Storage, wakes: RecordedWakes, servi
     method, request, code, text = REFUSALS[name]
     before = storage.pods.page(JOB)
 
-    assert await refused(getattr(pods, method)(request)) == (code, text)
+    assert await expect_refusal(getattr(pods, method)(request)) == (code, text)
     assert storage.pods.page(JOB) == before
     assert wakes.changed == []
 

@@ -32,7 +32,7 @@ from tests.unit.api_service.services import (
     spec_with,
     version,
 )
-from tests.unit.api_service.story import JOB, NOW_NS, refused
+from tests.unit.api_service.story import JOB, NOW_NS, expect_refusal
 
 Status = grpc.StatusCode
 INVALID = "invalid job spec: code:invalid-argument message:"
@@ -257,7 +257,7 @@ async def test_refusals(v1: Any, storage: Storage, wakes: RecordedWakes, name: s
     wakes.changed.clear()
     before, case = storage.jobs.get(JOB), REFUSALS[name]
 
-    assert await refused(getattr(v1, case.method)(case.request)) == (case.code, case.text)
+    assert await expect_refusal(getattr(v1, case.method)(case.request)) == (case.code, case.text)
     assert storage.jobs.get(JOB) == before
     assert wakes.changed == []
 
@@ -267,7 +267,7 @@ async def test_a_bad_sort_field(v1: Any) -> None:
     await create(v1, spec())
     request = svc.QueryPodsRequest(job_id=ID)
     request.spec.pagination.order_by.add().property.value = "color"
-    code, text = await refused(v1.QueryPods(request))
+    code, text = await expect_refusal(v1.QueryPods(request))
 
     assert code == Status.INVALID_ARGUMENT
     assert str(text).startswith("failed to query tasks from DB: code:invalid-argument message:Sort only supports")
@@ -278,19 +278,19 @@ async def test_a_batch_job_is_no_service(v1: Any, job: JobId) -> None:
     replace = svc.ReplaceJobRequest(version=V1, **TO_REPLACE)
     restart = svc.RestartJobRequest(job_id=ID, version=V1)
 
-    assert await refused(v1.ReplaceJob(replace)) == (
+    assert await expect_refusal(v1.ReplaceJob(replace)) == (
         Status.INVALID_ARGUMENT,
         "failed to validate spec update: " + CHAIN("invalid-argument", "job type is immutable"),
     )
-    assert await refused(v1.RestartJob(restart)) == (
+    assert await expect_refusal(v1.RestartJob(restart)) == (
         Status.INVALID_ARGUMENT,
         UPDATE + CHAIN("invalid-argument", "RESTART supported only for service jobs"),
     )
-    assert await refused(v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID))) == (
+    assert await expect_refusal(v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID))) == (
         Status.NOT_FOUND,
         "job runtime does not have workflow",
     )
-    assert await refused(v1.PauseJobWorkflow(svc.PauseJobWorkflowRequest(job_id=ID, version=V1))) == (
+    assert await expect_refusal(v1.PauseJobWorkflow(svc.PauseJobWorkflowRequest(job_id=ID, version=V1))) == (
         Status.NOT_FOUND,
         "failed to pause workload: " + CHAIN("not-found", "no workflow found"),
     )
@@ -301,7 +301,7 @@ async def test_a_restart_does_not_overwrite_an_update(v1: Any, storage: Storage)
     await create(v1, spec())
     restart = svc.RestartJobRequest(job_id=ID, version=V1)
 
-    assert await refused(v1.RestartJob(restart)) == (
+    assert await expect_refusal(v1.RestartJob(restart)) == (
         Status.INVALID_ARGUMENT,
         UPDATE + CHAIN("invalid-argument", "workflow RESTART cannot overwrite workflow UPDATE"),
     )
@@ -314,7 +314,7 @@ async def test_an_update_that_starts_pods_forbids_to_stop(v1: Any, storage: Stor
     request = svc.ReplaceJobRequest(version=V1, update_spec=stateless_pb2.UpdateSpec(start_pods=True), **TO_REPLACE)
     seen = (await v1.ReplaceJob(request)).version
 
-    assert await refused(v1.StopJob(svc.StopJobRequest(job_id=ID, version=seen))) == (
+    assert await expect_refusal(v1.StopJob(svc.StopJobRequest(job_id=ID, version=seen))) == (
         Status.ABORTED,
         "job has active update with start_pods set, cannot stop the job now",
     )
@@ -327,11 +327,11 @@ async def test_a_job_to_delete_takes_no_more(v1: Any, storage: Storage) -> None:
     job = storage.jobs.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
     seen = version(str(job.entity_version))
 
-    assert await refused(v1.ReplaceJob(svc.ReplaceJobRequest(version=seen, **TO_REPLACE))) == (
+    assert await expect_refusal(v1.ReplaceJob(svc.ReplaceJobRequest(version=seen, **TO_REPLACE))) == (
         Status.INVALID_ARGUMENT,
         UPDATE + CHAIN("invalid-argument", "job is going to be deleted"),
     )
-    assert await refused(v1.StartJob(svc.StartJobRequest(job_id=ID, version=seen))) == (
+    assert await expect_refusal(v1.StartJob(svc.StartJobRequest(job_id=ID, version=seen))) == (
         Status.INVALID_ARGUMENT,
         "job is going to be deleted",
     )
@@ -345,7 +345,7 @@ async def test_pods_cannot_be_started_while_the_job_is_stopped(v1: Any, storage:
     update_spec = stateless_pb2.UpdateSpec(start_pods=True)
     request = svc.ReplaceJobRequest(version=stopped, update_spec=update_spec, **TO_REPLACE)
 
-    assert await refused(v1.ReplaceJob(request)) == (
+    assert await expect_refusal(v1.ReplaceJob(request)) == (
         Status.ABORTED,
         UPDATE + CHAIN("aborted", "job is being terminated, cannot update with start_pods set now"),
     )
@@ -365,7 +365,7 @@ async def test_a_patch_that_would_have_no_effect(v1: Any, field: str, wins: str)
     else:
         patched.environment.add(name="A", value="1")
 
-    assert await refused(v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=V1, spec=patch))) == (
+    assert await expect_refusal(v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=V1, spec=patch))) == (
         Status.INVALID_ARGUMENT,
         f"the container's {wins} takes precedence over {field}: change {wins}, or replace the spec",
     )

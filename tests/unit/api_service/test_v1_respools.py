@@ -24,7 +24,7 @@ from peloton.api.v1alpha.respool.svc.respool_svc_pb2_grpc import ResourcePoolSer
 from services.api.server import start
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.no_storage import NoStorage
-from tests.unit.api_service.story import refused
+from tests.unit.api_service.story import expect_refusal
 
 Status = grpc.StatusCode
 POOL = v0.ResourcePoolInfo(config=v0.ResourcePoolConfig(name="maps"), path=v0.ResourcePoolPath(value="/eng/maps"))
@@ -182,7 +182,7 @@ async def test_errors(respools: Any, servicer: ResourceManager, name: str) -> No
     field, method, request, code = ERRORS[name]
     servicer.error = {field: f"the text of {field}"}
 
-    assert await refused(getattr(respools, method)(request)) == (code, f"the text of {field}")
+    assert await expect_refusal(getattr(respools, method)(request)) == (code, f"the text of {field}")
 
 
 @pytest.mark.parametrize(
@@ -192,13 +192,15 @@ async def test_the_root_is_not_deleted(respools: Any, servicer: ResourceManager,
     """The root can be deleted neither by its name nor by an empty one."""
     request = svc.DeleteResourcePoolRequest(respool_id=wire_id(pool))
 
-    assert await refused(respools.DeleteResourcePool(request)) == (Status.INVALID_ARGUMENT, text)
+    assert await expect_refusal(respools.DeleteResourcePool(request)) == (Status.INVALID_ARGUMENT, text)
     assert servicer.requests == []
 
 
 async def test_an_id_of_ones_own(respools: Any) -> None:
     """A given id is refused, since Peloton chooses the id."""
-    assert await refused(respools.CreateResourcePool(svc.CreateResourcePoolRequest(respool_id=wire_id("mine")))) == (
+    assert await expect_refusal(
+        respools.CreateResourcePool(svc.CreateResourcePoolRequest(respool_id=wire_id("mine")))
+    ) == (
         Status.INVALID_ARGUMENT,
         "respool_id 'mine' is given: Peloton chooses the id itself",
     )
@@ -207,7 +209,7 @@ async def test_an_id_of_ones_own(respools: Any) -> None:
 @pytest.mark.parametrize("api", ["no leader"], indirect=True)
 async def test_without_a_leader(respools: Any, api: grpc.aio.Channel) -> None:
     """The error is temporary, so the call may be repeated."""
-    code, _ = await refused(respools.QueryResourcePools(svc.QueryResourcePoolsRequest()))
+    code, _ = await expect_refusal(respools.QueryResourcePools(svc.QueryResourcePoolsRequest()))
 
     assert code == Status.UNAVAILABLE
 
@@ -216,7 +218,7 @@ async def test_hosts(api: grpc.aio.Channel) -> None:
     """v1alpha HostService is the host manager's v0 service, maintenance included."""
     hosts = cast(Any, HostServiceStub(api))
     response = await hosts.QueryHosts(host_svc_pb2.QueryHostsRequest())
-    code, _ = await refused(hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname="h1")))
+    code, _ = await expect_refusal(hosts.StartMaintenance(host_svc_pb2.StartMaintenanceRequest(hostname="h1")))
 
     assert [(info.hostname, info.state) for info in response.host_infos] == [("h1", host_pb2.HOST_STATE_UP)]
     assert code == Status.UNIMPLEMENTED  # as this host manager answers

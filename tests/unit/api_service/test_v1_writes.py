@@ -17,7 +17,7 @@ from services.storage.storage import Storage
 from tests.conformance.storage.services import turn
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.services import ID, create, evolve, ranges, service_config, spec, version
-from tests.unit.api_service.story import JOB, refused
+from tests.unit.api_service.story import JOB, expect_refusal
 from tests.unit.api_service.story import create as create_v0
 
 
@@ -93,7 +93,7 @@ async def test_create_again(v1: Any, wakes: RecordedWakes) -> None:
     """A repeated creation is refused, and starts the workflows if they are missing."""
     await create(v1, spec())
 
-    assert await refused(create(v1, spec())) == (
+    assert await expect_refusal(create(v1, spec())) == (
         grpc.StatusCode.ALREADY_EXISTS,
         f"failed to create job in db: code:already-exists message:job {JOB} already exists",
     )
@@ -103,7 +103,7 @@ async def test_create_again(v1: Any, wakes: RecordedWakes) -> None:
 async def test_create_without_temporal(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """The job is stored during an outage of Temporal, and the error says that repeating the call is safe."""
     wakes.is_down = True
-    code, text = await refused(create(v1, spec()))
+    code, text = await expect_refusal(create(v1, spec()))
 
     assert code == grpc.StatusCode.UNAVAILABLE
     assert f"job {JOB} is stored" in str(text)

@@ -28,7 +28,7 @@ from services.api import volume_service
 from services.storage.storage import Storage
 from services.storage.volumes import volumes as repository
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.story import ID, JOB, NOW_NS, refused
+from tests.unit.api_service.story import ID, JOB, NOW_NS, expect_refusal
 
 TIME = "2023-11-14T22:13:20Z"
 
@@ -107,7 +107,7 @@ async def test_delete(v0: Any, v1: Any, volumes: list[VolumeRecord], storage: St
     signalled."""
     ids = [volume.volume_id for volume in volumes]
     request = svc.DeleteVolumeRequest(id=peloton_pb2.VolumeID(value=ids[0]), giveUp=True)
-    code, text = await refused(v0.DeleteVolume(request))
+    code, text = await expect_refusal(v0.DeleteVolume(request))
     assert (grpc.StatusCode.ABORTED, True) == (code, f"pod {JOB}-0-1 is LAUNCHED on host h1" in (text or ""))
     killed = POD_STATE_NUMBERS[PodState.KILLED]
     storage.db.write(lambda conn: conn.exec_driver_sql(f"update pod set state = {killed}, goal = {killed}"))
@@ -141,10 +141,12 @@ async def test_faults(v0: Any, method: str) -> None:
         ("x", grpc.StatusCode.INVALID_ARGUMENT, "volume id must be a UUID, not 'x'"),
         (unknown, grpc.StatusCode.NOT_FOUND, f"volume {unknown} not found"),
     ):
-        assert (code, reported) == await refused(getattr(v0, method)(request(id=peloton_pb2.VolumeID(value=text))))
+        assert (code, reported) == await expect_refusal(
+            getattr(v0, method)(request(id=peloton_pb2.VolumeID(value=text)))
+        )
     assert (
         grpc.StatusCode.INVALID_ARGUMENT
-        is (await refused(v0.ListVolumes(svc.ListVolumesRequest(jobId=peloton_pb2.JobID(value="x")))))[0]
+        is (await expect_refusal(v0.ListVolumes(svc.ListVolumesRequest(jobId=peloton_pb2.JobID(value="x")))))[0]
     )
 
 

@@ -24,7 +24,7 @@ from services.api.server import start
 from services.storage.storage import Storage
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import ID, create, evolve, spec, version
-from tests.unit.api_service.story import JOB, NOW_NS, refused
+from tests.unit.api_service.story import JOB, NOW_NS, expect_refusal
 
 Status = grpc.StatusCode
 OTHER = "00000000-0000-4000-8000-0000000000aa"
@@ -220,7 +220,7 @@ async def test_resume_from_nowhere(watches: Any, storage: Storage, service: None
     }[age]
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, start_revision=revision))
 
-    assert await refused(call.read()) == (Status.OUT_OF_RANGE, text)
+    assert await expect_refusal(call.read()) == (Status.OUT_OF_RANGE, text)
 
 
 async def test_the_oldest_that_is_kept(watches: Any, storage: Storage, service: None) -> None:
@@ -254,7 +254,7 @@ async def test_refusals(watches: Any, name: str) -> None:
     """A watch whose filter can match nothing is refused."""
     request, text = REFUSALS[name]
 
-    assert await refused(watches.Watch(request).read()) == (Status.INVALID_ARGUMENT, text)
+    assert await expect_refusal(watches.Watch(request).read()) == (Status.INVALID_ARGUMENT, text)
 
 
 @pytest.mark.parametrize(
@@ -266,9 +266,9 @@ async def test_cancel(watches: Any, request_: svc.WatchRequest) -> None:
     watch_id = (await open_watch(call)).watch_id
     await watches.Cancel(svc.CancelRequest(watch_id=watch_id))
 
-    assert await refused(call.read()) == (Status.CANCELLED, f"watch cancelled: {watch_id}")
+    assert await expect_refusal(call.read()) == (Status.CANCELLED, f"watch cancelled: {watch_id}")
     kind = watch_id.partition("_")[0]
-    assert await refused(watches.Cancel(svc.CancelRequest(watch_id=watch_id))) == (
+    assert await expect_refusal(watches.Cancel(svc.CancelRequest(watch_id=watch_id))) == (
         Status.NOT_FOUND,
         f"watch_id {watch_id} not exist for {kind} watch client",
     )
@@ -276,7 +276,7 @@ async def test_cancel(watches: Any, request_: svc.WatchRequest) -> None:
 
 async def test_cancel_of_nothing(watches: Any) -> None:
     """An id of an unknown kind is invalid."""
-    assert await refused(watches.Cancel(svc.CancelRequest(watch_id="web_1"))) == (
+    assert await expect_refusal(watches.Cancel(svc.CancelRequest(watch_id="web_1"))) == (
         Status.NOT_FOUND,
         "invalid watch id",
     )
@@ -292,7 +292,7 @@ async def test_the_server_stops(storage: Storage, wakes: RecordedWakes) -> None:
         async with asyncio.timeout(WAIT_S):
             await server.stop(WAIT_S)
 
-        assert await refused(call.read()) == (
+        assert await expect_refusal(call.read()) == (
             Status.UNAVAILABLE,
             f"the api stops: resume watch {watch_id} after the last revision seen",
         )

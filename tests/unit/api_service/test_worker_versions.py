@@ -16,7 +16,7 @@ from peloton.lifecycle.worker_ramp import Act, Decision, Fleet, Outlook, Promoti
 from services.api.server import start
 from services.storage.storage import Storage
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
-from tests.unit.api_service.story import refused
+from tests.unit.api_service.story import expect_refusal
 
 Status = grpc.StatusCode
 
@@ -97,11 +97,11 @@ async def test_what_cannot_be_meant_changes_nothing(workers: Any, deployment: De
     assert (
         Status.INVALID_ARGUMENT,
         "version has 0 characters, want 1 to 200: name one that workers have",
-    ) == await refused(workers.PromoteWorkerVersion(pb.PromoteWorkerVersionRequest()))
-    assert (Status.INVALID_ARGUMENT, "percent is 100, at most 99, or 0 for all workflows") == await refused(
+    ) == await expect_refusal(workers.PromoteWorkerVersion(pb.PromoteWorkerVersionRequest()))
+    assert (Status.INVALID_ARGUMENT, "percent is 100, at most 99, or 0 for all workflows") == await expect_refusal(
         workers.PromoteWorkerVersion(pb.PromoteWorkerVersionRequest(version="new", percent=100))
     )
-    assert (Status.ABORTED, "no version older than the current one, old, has a worker") == await refused(
+    assert (Status.ABORTED, "no version older than the current one, old, has a worker") == await expect_refusal(
         workers.RollBackWorkerVersion(pb.RollBackWorkerVersionRequest())
     )
     assert [] == deployment.promoted

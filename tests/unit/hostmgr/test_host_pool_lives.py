@@ -104,10 +104,10 @@ class Life(RuleBasedStateMachine):
     def rows(self) -> list[list[tuple[PodId, str, Resources]]]:
         return [[(pod, host, asked) for pod, (host, asked) in self.stored.items()]]
 
-    def asked_on(self, host: Hostname) -> Resources:
+    def sum_requests_on(self, host: Hostname) -> Resources:
         return sum((asked for where, asked in self.stored.values() if where == host), NOTHING)
 
-    def announced_of(self, host: Hostname) -> Resources:
+    def sum_announced(self, host: Hostname) -> Resources:
         """Return the resources announced for pods, without volumes."""
         known = self.cache._state.table.registered.by_name.get(host)
         own = CAPACITY - Resources(disk_mib=known.volumes_mib if known is not None else 0)
@@ -170,7 +170,7 @@ class Life(RuleBasedStateMachine):
         for host in claims:
             assert self.serves(host, workload)
         taken, left = pods[refused:], pods[:refused]
-        before = {host: self.asked_on(host) for host in HOSTS}
+        before = {host: self.sum_requests_on(host) for host in HOSTS}
         for pod, host in taken:
             self.stored[pod] = (host, held)
         if is_unknown:  # the commit got through, but its answer is lost: storage is read again
@@ -185,7 +185,7 @@ class Life(RuleBasedStateMachine):
         self.cache.pods_launched(JOB, [(pod.instance_id, pod.run_id, host, ()) for pod, host in taken])
         self.cache.host_pools.remove_refused([pod for pod, _ in left])
         for host in claims:
-            have = zip(self.asked_on(host), before[host], self.announced_of(host), strict=True)
+            have = zip(self.sum_requests_on(host), before[host], self.sum_announced(host), strict=True)
             assert all(now <= max(was, most) for now, was, most in have), "more than the host pool announces"
         self.send(claims, [(pod, host) for pod, host in taken], own, volume_mib)
 
@@ -273,8 +273,8 @@ class Life(RuleBasedStateMachine):
             free = sum((part.free for part in host.free_resources.values()), NOTHING)
             known = name in table.registered.by_name
             factors = self.pools.pools[self.pools.of(name).current].factors
-            have = self.announced_of(name) if known else NOTHING
-            assert compute_announced_free(free, have, self.asked_on(name), factors) == host.free
+            have = self.sum_announced(name) if known else NOTHING
+            assert compute_announced_free(free, have, self.sum_requests_on(name), factors) == host.free
             assert all(amount >= 0 for amount in host.free)
             assert self.pools.of(name).current == host.labels["peloton/host-pool"]
 

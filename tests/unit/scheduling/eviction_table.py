@@ -68,7 +68,7 @@ class Stage:
         rows = frozenset(self.over() if due is None else due)
         return preempt(self.tree, self.entitlement(), self.usage(), self.queues(), self.held, rows, pod_limit)
 
-    def admitted_without(self, evictions: Iterable[Eviction]) -> Admission:
+    def admit_without(self, evictions: Iterable[Eviction]) -> Admission:
         """Admits as if the evicted gangs had never run: the slow and obvious check of the use of evictions."""
         usage, gone = self.usage(), self.usage(HeldRun(one.pool, one.run, one.is_launched) for one in evictions)
         for name in ("non_slack", "slack", "non_preemptible", "controller"):

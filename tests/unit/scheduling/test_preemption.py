@@ -172,7 +172,7 @@ def test_no_gang_is_evicted_needlessly(stage: Stage) -> None:
 
     def count_served(gone: list[Eviction]) -> Counter[str]:
         found: Counter[str] = Counter()
-        for chosen in stage.admitted_without(gone).admitted:
+        for chosen in stage.admit_without(gone).admitted:
             found[chosen.run.job_id] += chosen.gang_count
         return found
 
