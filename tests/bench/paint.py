@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.browser.views import chromium, open_page, settle
+from tests.browser.views import chromium, open_view, settle
 
 DRAWN = "drawn"
 
 
 def measure_trace(url: str, trace: Path) -> dict[str, Any]:
     """Loads a page of which the browser has the app in its cache, and writes the trace."""
-    with chromium() as browser, open_page(browser, url) as page:
+    with chromium() as browser, open_view(browser, url) as page:
         browser.start_tracing(page=page.view, path=trace)
         page.view.reload()
         settle(page.view)

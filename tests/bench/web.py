@@ -21,7 +21,7 @@ from tests.bench.paint import measure_trace
 from tests.bench.wide import hold
 from tests.browser.chromium import lacking
 from tests.browser.pages import pages
-from tests.browser.views import chromium, open_page
+from tests.browser.views import chromium, open_view
 
 TARGET_PERCENT = 5.0
 """Percent of one core of the api, for all viewers of a page."""
@@ -108,9 +108,9 @@ def _drawn(url: str) -> tuple[float, str]:
     is loaded twice: a browser that has just started is slower.
     """
     with chromium() as browser:
-        with open_page(browser, url):
+        with open_view(browser, url):
             pass
-        with open_page(browser, url) as page:
+        with open_view(browser, url) as page:
             return float(page.view.evaluate("performance.now()")), page.stream
 
 
