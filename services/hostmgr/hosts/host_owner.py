@@ -21,6 +21,9 @@ T = TypeVar("T")
 class HostOwner:
     """Owner of a state. Any thread may call."""
 
+    validates = False
+    """True in tests: the state is validated after each event."""
+
     def __init__(
         self,
         state: HostState,
@@ -36,12 +39,15 @@ class HostOwner:
         state = self._state
         with self._lock:
             state.table.now_s, state.table.now_ns = self._clock(), self._wall_ns()
+            declared = effects_of(event)
             try:
                 return event(*args, **kwargs)
             finally:
                 for effect in state.take_effects():
-                    assert type(effect) in (effects_of(event) or ()), f"{event} may not have the effect {effect}"
+                    assert type(effect) in (declared or ()), f"{event} may not have the effect {effect}"
                     self._perform(effect)
+                if self.validates and declared is not None:
+                    state.validate()
 
     def _perform(self, effect: Effect) -> None:
         """Logs and records an effect. The recorder only queues, so it delays no other event."""

@@ -216,7 +216,6 @@ def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
     pool.set_hosts([agent(name, 2_000, 0) for name in NAMES])
     for what, on in acts:
         act(pool, what, on)
-        pool.validate()
     pool._state.avoidances = HostAvoidances(lambda: len(NAMES))  # no host is avoided for having been gone
     hosts, reasons = scan_pool(pool, wanted, count)
 

@@ -87,6 +87,15 @@ def test_no_two_events_overlap() -> None:
     assert (0, 1) == (inside, most)
 
 
+def test_an_event_that_breaks_an_invariant_is_found() -> None:
+    """Tests validate the state after each event, but not after a query."""
+    story = Story()
+    story.state.leases["one"] = (60.0, [H1, H1])
+    assert not story.owner.apply(story.state.holds_by_job)
+    with pytest.raises(AssertionError, match="lease one lists a host twice"):
+        story.owner.apply(story.state.hold, [], 0.0)
+
+
 def test_a_part_is_applied_by_the_owner() -> None:
     """Methods and properties of a part of the state are answered by the owner; events keep their declarations."""
     story = Story()

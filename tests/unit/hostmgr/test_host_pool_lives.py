@@ -279,10 +279,6 @@ class Life(RuleBasedStateMachine):
             assert self.pools.of(name).current == host.labels["peloton/host-pool"]
 
     @invariant()
-    def state_is_valid(self) -> None:
-        self.cache.validate()
-
-    @invariant()
     def capacity_is_what_host_pools_announce(self) -> None:
         """The capacity is the sum of the announcements, with volumes counted once."""
         known, total = self.cache._state.table.registered, NOTHING
