@@ -38,6 +38,8 @@ def day(end_s: int, capacity: Resources, pools: Mapping[str, str], reserved: Map
                 Quantity.ENTITLEMENT: entitled[path],
                 Quantity.ALLOCATION: held[path],
                 Quantity.LIMIT: 1.0,
+                Quantity.BORROWED: max(held[path] - reserved.get(path, 1.0), 0.0),
+                Quantity.LENT: lent(path, held, reserved),
             }
             amounts[pool_series(RespoolId(pool))] = _columns(quantities, capacity)
         quantities = {
@@ -61,6 +63,18 @@ def allocation(at: float) -> dict[str, float]:
     training = min(wanted, 0.97 - shops - data - research)
     leaves = {"web": shops, "data": data, "ml/research": research, "ml/training": training}
     return leaves | {"ml": research + training, "": sum(leaves.values())}
+
+
+def lent(path: str, held: Mapping[str, float], reserved: Mapping[str, float]) -> float:
+    """Return the part of a pool's idle reservation that its siblings hold, after what nothing has reserved."""
+    parent = path.rpartition("/")[0]
+    siblings = [other for other in reserved if other.rpartition("/")[0] == parent]
+    if path not in siblings:
+        return 0.0
+    idle = {each: max(reserved[each] - held[each], 0.0) for each in siblings}
+    taken = sum(max(held[each] - reserved[each], 0.0) for each in siblings)
+    unreserved = reserved.get(parent, 1.0) - sum(reserved[each] for each in siblings)
+    return min(max(taken - unreserved, 0.0), sum(idle.values())) * idle[path] / (sum(idle.values()) or 1.0)
 
 
 def _columns(shares: Mapping[Quantity, float], capacity: Resources) -> dict[Column, int]:

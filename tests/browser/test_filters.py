@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import Visit
 from tests.browser.stage import FOREVER, Stage
@@ -55,3 +55,45 @@ def test_a_job_is_found_and_its_address_shared(stage: Stage, visit: Visit) -> No
     expect(rows(view)).to_have_count(1)
     button(view, "Clear filters").click()
     expect(view.get_by_role("link", name="report of may")).to_be_visible()
+
+
+GET_USAGE = "**/api/peloton.api.v0.history.HistoryService/GetUsage"
+
+
+def test_the_usage_of_a_pool_is_shown_by_owner_and_day_and_downloaded(stage: Stage, visit: Visit) -> None:
+    """The page of a pool leads to its usage; each choice is in the address and in the command, and the file has the
+    lines of `peloton usage --csv`, of all kinds of resources.
+    """
+    stage.pool("batch")
+    hours = [{"kind": "cpu", "used": 12.5, "borrowed": 2.5, "lent": 4}, {"kind": "gpu", "used": 1.5}]
+    pool = {"path": "/batch", "poolId": "1", "hours": hours}
+    owner = {"day": "2026-11-27", "path": "/batch", "owner": 'a "team", ltd', "hours": hours}
+    asked: list[dict[str, object]] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.post_data_json)
+        route.fulfill(json={"pools": [pool], "owners": [owner]})
+
+    view = visit("/pools/batch")
+    view.route(GET_USAGE, answer)
+    view.get_by_role("link", name="Its usage").click()
+    expect(view.get_by_label("Pool", exact=True)).to_have_value("/batch")
+    expect(rows(view).locator("td")).to_have_text(["/batch", "12.5", "10", "2.5", "4"])
+
+    view.get_by_role("combobox", name="By").select_option("owner")
+    view.get_by_role("combobox", name="Days").select_option("each")
+    view.get_by_role("combobox", name="Resource").select_option("GPU")
+    view.get_by_role("combobox", name="The last").select_option("7 days")
+    expect(rows(view).locator("td")).to_have_text(["/batch", 'a "team", ltd', "2026-11-27", "1.5", "1.5", "0"])
+    expect(view.locator(".same-as code").first).to_have_text("peloton usage /batch --since 168h --by owner --daily")
+    assert unquote(urlsplit(view.url).query) == "pool=/batch&by=owner&days=each&kind=gpu&hours=168"
+    with view.expect_download() as file:
+        button(view, "Download CSV").click()
+
+    assert (["/batch"], True) == (asked[-1]["paths"], asked[-1]["daily"])
+    assert [
+        "pool,owner,day,kind,used,guaranteed,borrowed,lent",
+        '/batch,"a ""team"", ltd",2026-11-27,core-hours,12.5,10,2.5,4',
+        '/batch,"a ""team"", ltd",2026-11-27,GPU-hours,1.5,1.5,0,0',
+    ] == file.value.path().read_text().splitlines()
+    view.unroute(GET_USAGE)

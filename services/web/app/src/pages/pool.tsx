@@ -43,6 +43,7 @@ export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
       <p class="facts">
         {value.pool.isLeaf && <a href={`/submit?kind=job&pool=${encodeURIComponent(path)}`}>Submit a job to it</a>}
         <a href={`/submit?kind=pool&parent=${encodeURIComponent(path)}`}>Create a pool below it</a>
+        <a href={`/usage?pool=${encodeURIComponent(path)}`}>Its usage</a>
       </p>
       {value.pool.isLeaf && path !== "/" && (
         <p class="buttons">
