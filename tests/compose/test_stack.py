@@ -18,7 +18,8 @@ ONE_SHOT = ("migrate", "temporal-schema", "temporal-namespace")
 
 
 def shell(stack: Engine, command: str) -> str:
-    """Run a command line in the container of the API, where the page of operations runs ``peloton``."""
+    """Run a command line in the container of the API, where the page of operations runs ``peloton``, and return what it
+    prints. It fails with the state of all services."""
     try:
         return stack.exec("api", "sh", "-euc", f"cd /tmp; {command}")
     except subprocess.CalledProcessError as error:
@@ -63,14 +64,19 @@ def test_agents_offer_revocable_cpus(stack: Engine) -> None:
 
 
 @pytest.mark.usefixtures("examples")
-@pytest.mark.parametrize("role", ROLE_NAMES)
-def test_a_killed_role_is_started_again(role: str, stack: Engine) -> None:
-    """The engine starts a role whose process died; it becomes healthy, and jobs run."""
+def test_killed_roles_are_started_again(stack: Engine) -> None:
+    """The engine starts each role whose process died; it becomes healthy, and a job runs."""
     before = len(stack.events)
-    stack.kill(role)
-    stack.wait(lambda: (role, HEALTHY) in stack.events[before:], f"{role} is healthy again")
+    for role in ROLE_NAMES:
+        stack.kill(role)
+    stack.wait(
+        lambda: all((role, HEALTHY) in stack.events[before:] for role in ROLE_NAMES), "all roles are healthy again"
+    )
+    for role in ROLE_NAMES:
+        seen = [what for name, what in stack.events[before:] if name == role]
 
-    assert [(role, ENDED), (role, STARTED), (role, HEALTHY)] == [one for one in stack.events[before:] if one[0] == role]
+        assert [ENDED, STARTED] == seen[:2]
+        assert seen[-1] == HEALTHY
     assert "SUCCEEDED 10/10" in shell(stack, f"peloton job create {JOB}")
 
 
@@ -81,8 +87,8 @@ def test_jobs_may_run_again(name: str, stack: Engine) -> None:
 
 
 def test_the_pages_are_served(stack: Engine) -> None:
-    """The role web serves the pages at its published port."""
-    assert "<html" in stack.exec("web", "curl", "-fsS", "http://web:5398/").lower()
+    """The role web serves the pages at the address that the file publishes on this machine."""
+    assert "<html" in stack.exec("web", "curl", "-fsS", "http://localhost:5398/").lower()
 
 
 def test_metrics_of_the_leaders_reach_the_collector(stack: Engine) -> None:
