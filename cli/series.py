@@ -75,9 +75,9 @@ def rows(columns: Iterable[v0.history.Column], covered_s: Sequence[int], counts:
         yield (kind, name, number(values[0]), number(values[-1]), number(mean), number(highest), line)
 
 
-def sparkline(values: Sequence[float], covered_s: Sequence[int], width: int = BARS_MAX) -> str:
-    """Return at most ``width`` bars, each the highest of its intervals; the tallest is the highest of all."""
-    per_bar = math.ceil(len(values) / width)
+def sparkline(values: Sequence[float], covered_s: Sequence[int]) -> str:
+    """Return at most BARS_MAX bars, each the highest of its intervals; the tallest is the highest of all."""
+    per_bar = math.ceil(len(values) / BARS_MAX)
     highest = max((value for value in values if math.isfinite(value)), default=0) or 1
     bars = []
     for begin in range(0, len(values), per_bar):

@@ -93,8 +93,8 @@ def cancel(settings: Settings, watch_id: str) -> None:
     print_outcome(settings, response, f"Watch {watch_id} cancelled")
 
 
-def print_changes(settings: Settings, request: v1.watch_svc.WatchRequest, pace: WatchPace | None = None) -> None:
-    stream = Changes(settings, request, pace or WatchPace())
+def print_changes(settings: Settings, request: v1.watch_svc.WatchRequest) -> None:
+    stream = Changes(settings, request, WatchPace())
     try:
         for message in stream.messages():
             for line in [as_json_line(message)] if settings.json else change_lines(message):

@@ -22,11 +22,8 @@ SHOW_S = 5.0
 class JobWaker(Waker):
     """Implements ``ports.Lifecycles``."""
 
-    def __init__(
-        self, client: Client, stored: Storage, policies: Policies, *, show_s: float = SHOW_S, **options: Any
-    ) -> None:
+    def __init__(self, client: Client, stored: Storage, policies: Policies, **options: Any) -> None:
         super().__init__(JOB, client, stored, policies, **options)
-        self._show_s = show_s
         self._shown_later: dict[str, asyncio.TimerHandle] = {}  # at most one for each job that runs
 
     def jobs_swept(self, job_ids: Iterable[JobId], cause: str = "a change was found by the sweep") -> None:
@@ -34,11 +31,11 @@ class JobWaker(Waker):
         self.wake(job_ids, cause, Rank.SWEEP)
 
     def show_later(self, job_ids: Iterable[JobId]) -> None:
-        """Signal jobs after ``show_s``, unless they are signalled earlier. Call it in the event loop."""
+        """Signal jobs after SHOW_S, unless they are signalled earlier. Call it in the event loop."""
         for job_id in job_ids:
             if job_id not in self._shown_later:
                 self._shown_later[job_id] = self._loop.call_later(
-                    self._show_s, self.jobs_changed, [job_id], "pods were counted"
+                    SHOW_S, self.jobs_changed, [job_id], "pods were counted"
                 )
 
     def has_queued(self, job_id: JobId) -> bool:

@@ -7,7 +7,7 @@ from peloton.model.text import escape
 LINE_CHARS_MAX = 8_192
 
 
-def printable(line: str, most: int = LINE_CHARS_MAX) -> str:
+def printable(line: str) -> str:
     """Return one line without terminal control characters; a longer one is cut, with its length at the end."""
-    shown = escape(line[:most], "\t")
-    return shown if len(line) <= most else f"{shown} ... ({len(line)} characters)"
+    shown = escape(line[:LINE_CHARS_MAX], "\t")
+    return shown if len(line) <= LINE_CHARS_MAX else f"{shown} ... ({len(line)} characters)"

@@ -73,12 +73,11 @@ class Sweep:
         notes: Notes,
         wake: Callable[[Iterable[JobId]], None],
         backlog: Callable[[], int] = lambda: 0,
-        period_s: float = PERIOD_S,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         """``backlog``: wake-ups that wait to be sent."""
         self._notes, self._wake, self._backlog = notes, wake, backlog
-        self._period_s, self._clock_ns = period_s, clock_ns
+        self._clock_ns = clock_ns
         self._after = _FIRST  # the note at which the last round ended
         self._wakings: dict[JobId, _Waking] = {}  # of notes that the last pass has seen
         self._seen: dict[JobId, _Waking] = {}  # of notes that this pass has seen so far
@@ -127,17 +126,17 @@ class Sweep:
         return chosen
 
     async def _run(self) -> None:
-        pause_s = self._period_s
-        with ticking("sweep of jobs that are to be woken", self._period_s) as loop:
+        pause_s = PERIOD_S
+        with ticking("sweep of jobs that are to be woken", PERIOD_S) as loop:
             while True:
                 await asyncio.sleep(pause_s)
                 loop.tick()
-                pause_s = min(BUSY_PERIOD_S, self._period_s)
+                pause_s = min(BUSY_PERIOD_S, PERIOD_S)
                 if self._backlog() >= ROUND_JOBS_MAX:
                     continue
                 try:
                     await self.once(SIGNAL_GRACE_S)
                     if self._after == _FIRST:
-                        pause_s = self._period_s
+                        pause_s = PERIOD_S
                 except Exception as error:  # of storage: the next round makes up for it
                     log.warning("sweep of jobs with missed changes failed, retrying: %s", error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from peloton.api.convert_history import Grid, columns_to_wire, encode_coverage, preemptions_to_wire
@@ -60,16 +60,8 @@ Request = pb.GetPoolHistoryRequest | pb.GetClusterHistoryRequest
 
 
 class HistoryService:
-    def __init__(
-        self,
-        history: History,
-        pools: Pools,
-        clusters: ClusterLookup,
-        calls: Calls,
-        clock_s: Callable[[], float] = time.time,
-    ) -> None:
-        self._history, self._pools, self._clusters = history, pools, clusters
-        self._calls, self._clock_s = calls, clock_s
+    def __init__(self, history: History, pools: Pools, clusters: ClusterLookup, calls: Calls) -> None:
+        self._history, self._pools, self._clusters, self._calls = history, pools, clusters, calls
 
     async def GetPoolHistory(self, request: pb.GetPoolHistoryRequest, context: Any) -> pb.GetPoolHistoryResponse:
         return await self._calls.run(self._pool_history, request)
@@ -120,7 +112,7 @@ class HistoryService:
         return pb.GetClusterHistoryResponse(start=start, step_s=grid.step_s, count=grid.count, clusters=clusters)
 
     def _usage(self, request: pb.GetUsageRequest) -> pb.GetUsageResponse:
-        end_s = seconds("end", request.end) if request.end else int(self._clock_s())
+        end_s = seconds("end", request.end) if request.end else int(time.time())
         start_s = seconds("start", request.start) if request.start else end_s - usage.SPAN_DEFAULT_S
         check_order(start_s, end_s)
         paths = pool_paths(self._pools.specs())
@@ -130,7 +122,7 @@ class HistoryService:
         return usage.read_usage(self._history, paths, chosen, set(request.owners), period, request.daily)
 
     def _grid(self, request: Request, series_count: int, column_count: int) -> Grid:
-        now_s = int(self._clock_s())
+        now_s = int(time.time())
         end_s = seconds("end", request.end) if request.end else now_s
         start_s = seconds("start", request.start) if request.start else end_s - SPAN_DEFAULT_S
         return grid_of(start_s, end_s, request.step_s, now_s, series_count, column_count)

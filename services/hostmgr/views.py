@@ -51,16 +51,10 @@ class ClusterViews:
     """Cached views of the cluster. Any thread may call."""
 
     def __init__(
-        self,
-        cluster: str,
-        core: HostManagerCore,
-        advisor: HostAdvisor,
-        uses: Uses,
-        records: Overview,
-        wall_ns: Callable[[], int] = time.time_ns,
+        self, cluster: str, core: HostManagerCore, advisor: HostAdvisor, uses: Uses, records: Overview
     ) -> None:
         self._cluster, self._cache, self._driver = cluster, core.cache, core.driver
-        self._advisor, self._uses, self._wall_ns = advisor, uses, wall_ns
+        self._advisor, self._uses = advisor, uses
         self.pod_uses = PodUses(core.driver.samples_of)
         self._records = records
         self._pod_counts = Rested(partial(records.pods_by_host, cluster), PODS_AGE_S)
@@ -101,7 +95,7 @@ class ClusterViews:
         )
 
     def _problems(self, view: HostView, kind: str, up_count: int) -> list[Problem]:
-        cluster, now_ns, now_s, driver = self._cluster, self._wall_ns(), time.monotonic(), self._driver
+        cluster, now_ns, now_s, driver = self._cluster, time.time_ns(), time.monotonic(), self._driver
         avoidances, red = self._cache.avoidances, {Mark.RED}
         drains, slow = self._drains(view.maintained), self._advisor.service_marks(red)
         blockers = [one.job_id for host in drains for one in host.progress.blockers]
