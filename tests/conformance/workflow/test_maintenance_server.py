@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from temporalio.client import Client
 
-from tests.nightly import first_of
-from tests.workflow.maintenance_stories import RECIPES, maintenance_story
+from tests.workflow.maintenance_stories import maintenance_story
 from tests.workflow.server import histories_of, wait_until
-
-
-@pytest.mark.parametrize("recipe", first_of(RECIPES), ids=lambda recipe: recipe.__name__)
-async def test_story(recipe: object, client: Client) -> None:
-    """The stories that histories are recorded of hold, and replay."""
-    await recipe(client)  # type: ignore[operator]
 
 
 async def test_one_maintenance_at_a_time(client: Client) -> None:

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
-import pytest
 from temporalio.client import Client
 
-from tests.nightly import first_of
-from tests.workflow.migration_stories import RECIPES, migration_story
-
-
-@pytest.mark.parametrize("recipe", first_of(RECIPES), ids=lambda recipe: recipe.__name__)
-async def test_stories(client: Client, recipe: Callable[[Client], Awaitable[str]]) -> None:
-    """Each ends as it says, and its histories replay."""
-    await recipe(client)
+from tests.workflow.migration_stories import migration_story
 
 
 async def test_people_find_it(client: Client) -> None:

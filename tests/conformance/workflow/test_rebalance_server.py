@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
-import pytest
 from temporalio.client import Client
 
 from peloton.model.rebalance import RebalanceAct
-from tests.nightly import first_of
-from tests.workflow.rebalance_stories import RECIPES, rebalance_story
-
-
-@pytest.mark.parametrize("recipe", first_of(RECIPES), ids=lambda recipe: recipe.__name__)
-async def test_stories(client: Client, recipe: Callable[[Client], Awaitable[str]]) -> None:
-    """Each ends as it says, and its histories replay."""
-    await recipe(client)
+from tests.workflow.rebalance_stories import rebalance_story
 
 
 async def test_people_find_it(client: Client) -> None:

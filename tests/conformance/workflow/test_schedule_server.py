@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 
 import pytest
 from temporalio.client import Client
@@ -11,16 +10,9 @@ from temporalio.client import Client
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound
 from peloton.model.ids import job_workflow_id
 from peloton.model.schedule import Overlap, RunState, Times
-from tests.nightly import first_of
-from tests.workflow.schedule_stories import RECIPES, YEARLY, schedule_story
+from tests.workflow.schedule_stories import YEARLY, schedule_story
 
 HOUR_S = 3_600
-
-
-@pytest.mark.parametrize("recipe", first_of(RECIPES), ids=lambda recipe: recipe.__name__)
-async def test_stories(client: Client, recipe: Callable[[Client], Awaitable[str]]) -> None:
-    """Each ends as it says, and its histories replay."""
-    await recipe(client)
 
 
 async def test_a_trigger_creates_one_job_which_people_find(client: Client) -> None:
