@@ -1,16 +1,21 @@
-"""The amount of slack that is lent."""
+"""The amount of slack that is lent: the estimate of a driver, and that of the emulated agents of Mesos."""
 
 from __future__ import annotations
+
+from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.scheduling.slack import estimate, smooth, target
+from peloton.scheduling import slack
+from services.lab.mesos.agents import slack_estimator
 
 AMOUNTS = st.integers(0, 100_000)
+EACH = pytest.mark.parametrize("by", [slack, slack_estimator], ids=["driver", "emulated agent"])
 
 
+@EACH
 @pytest.mark.parametrize(
     ("last", "allocated", "used", "expected"),
     [
@@ -25,36 +30,39 @@ AMOUNTS = st.integers(0, 100_000)
         (900, 0, 0, 0),
     ],
 )
-def test_the_estimate_is_what_is_unused(last: int, allocated: int, used: int, expected: int) -> None:
+def test_the_estimate_is_what_is_unused(by: ModuleType, last: int, allocated: int, used: int, expected: int) -> None:
     """The estimate is the unused amount less a margin; the last report remains while it is safe."""
-    assert expected == estimate(last, allocated, used)
+    assert expected == by.estimate(last, allocated, used)
 
 
+@EACH
 @given(AMOUNTS, AMOUNTS, AMOUNTS)
-def test_no_estimate_promises_what_is_in_use(last: int, allocated: int, used: int) -> None:
+def test_no_estimate_promises_what_is_in_use(by: ModuleType, last: int, allocated: int, used: int) -> None:
     """Estimates are between 0 and the allocated, unused amount, whatever the last report; with the same use they do not
     change again.
     """
-    found = estimate(last, allocated, used)
+    found = by.estimate(last, allocated, used)
 
     assert 0 <= found <= max(0, allocated - used)
-    assert estimate(found, allocated, used) == found
+    assert by.estimate(found, allocated, used) == found
 
 
+@EACH
 @given(AMOUNTS, AMOUNTS, st.integers(0, 1000))
-def test_more_use_never_means_more_slack(allocated: int, used: int, more: int) -> None:
+def test_more_use_never_means_more_slack(by: ModuleType, allocated: int, used: int, more: int) -> None:
     """The target falls with use and rises with the allocation."""
-    assert target(allocated, used + more) <= target(allocated, used) <= target(allocated + more, used)
+    assert by.target(allocated, used + more) <= by.target(allocated, used) <= by.target(allocated + more, used)
 
 
+@EACH
 @given(AMOUNTS, st.lists(AMOUNTS, min_size=1, max_size=30))
-def test_use_is_believed_at_once_and_forgotten_slowly(before: int, measured: list[int]) -> None:
+def test_use_is_believed_at_once_and_forgotten_slowly(by: ModuleType, before: int, measured: list[int]) -> None:
     """The smoothed use is never below the last measurement nor above the highest one, and comes to rest."""
     seen = before
     for each in measured:
-        was, before, seen = before, smooth(before, each), max(seen, each)
+        was, before, seen = before, by.smooth(before, each), max(seen, each)
         assert each <= before <= seen
         assert before <= max(was, each)
     for _ in range(40):
-        before = smooth(before, measured[-1])
+        before = by.smooth(before, measured[-1])
     assert before == measured[-1]
