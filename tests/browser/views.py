@@ -27,8 +27,11 @@ STANDARD = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
     "rules": {"heading-order": {"enabled": True}, "scrollable-region-focusable": {"enabled": True}},
     "resultTypes": ["violations"],
+    "preload": False,
 }
-"""Headings in order are no criterion of WCAG, and what readers of a page by its headings go by."""
+"""Headings in order are no criterion of WCAG, and what readers of a page by its headings go by. Style sheets and media
+are not fetched again (``preload``), which only rules of sound and rotation need.
+"""
 NOTE_WHAT_IS_ASKED = """
   window.asked = { calls: 0, topics: [], heard: new Set() };
   const ask = window.fetch;

@@ -175,6 +175,7 @@ def test_a_daemon_follows_its_hosts(cluster: Cluster) -> None:
     stop(cluster, daemon.id)
 
 
+@NIGHTLY
 def test_preemptible_pods_free_resources_for_a_daemon(cluster: Cluster) -> None:
     """Preemptible pods leave a host of each kind that they fill, and wait in their queue until the daemon has ended."""
     pool, wanted = cluster.pool("room", cpu=1_000), hosts_numbered(9)

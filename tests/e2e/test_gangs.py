@@ -11,6 +11,7 @@ from peloton.api.v0.task import task_pb2
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell
 from tests.e2e.shared import FOUR_HOSTS, Lend
+from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("gangs")
 
@@ -47,6 +48,7 @@ def launches(cluster: Cluster, job: str, size: int) -> dict[int, list[int]]:
         storage.close()
 
 
+@NIGHTLY
 def test_a_gang_without_hosts_for_all_is_passed_by(cluster: Cluster) -> None:
     """A gang of four does not run while only three hosts have free resources; after the timeout its allocation is
     released, other pods use it, and when there are hosts all of the gang runs."""

@@ -20,7 +20,7 @@ from peloton.api.v0.task import task_pb2
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import Service
 from tests.e2e.test_maintenance import hosts_of, kill, query_maintenance, states
-from tests.nightly import nightly
+from tests.nightly import NIGHTLY, nightly
 
 pytestmark = pytest.mark.xdist_group("host pools")
 HOSTS, PODS = 10, 40
@@ -87,9 +87,10 @@ def host_pools(cluster: Cluster) -> dict[str, str]:
     return dict(places)
 
 
-VICTIMS = [nightly(["hostmgr"]), nightly(["worker"]), ["api", "worker", "resmgr", "hostmgr", "temporal"]]
+VICTIMS = [["hostmgr"], ["worker"], ["api", "worker", "resmgr", "hostmgr", "temporal"]]
 
 
+@NIGHTLY
 @pytest.mark.parametrize("victims", VICTIMS, ids=["hostmgr", "worker", "everything"])
 def test_a_move_survives_the_death_of(victims: list[str], cluster: Cluster, job: str) -> None:
     """Killed right after the call, and again on the way: the host is drained, in its new host pool, and takes its pods;

@@ -12,6 +12,7 @@ from services.hostmgr.mesos.operator import Operator
 from tests.e2e.local import Cluster, bound_to, shell
 from tests.e2e.service import Service, hosts_of
 from tests.e2e.shared import FIVE_HOSTS, Lend
+from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("services")
 
@@ -33,6 +34,7 @@ def ask(cluster: Cluster, call: str, host: str, **body: object) -> None:
     Operator().call(cluster.local.mesos, {"type": call, call.lower(): {**agent, **body}})
 
 
+@NIGHTLY
 def test_pods_of_a_host_that_mesos_drains_move(cluster: Cluster) -> None:
     """A batch job that allows no failure and a service run on elsewhere, say why they moved, and count nothing; the
     host takes pods again once it is reactivated."""

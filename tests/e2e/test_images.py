@@ -22,6 +22,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
 from tests.e2e.local import Cluster, shell, temporary
+from tests.nightly import NIGHTLY
 
 HOSTS = [{"name": f"h{n}", "cpus": 2, "mem": 1024, "disk": 1024} for n in range(4)]
 DOWNLOAD_S = 0.5
@@ -131,6 +132,7 @@ def test_images_are_there_before_their_batch_begins(cluster: Cluster, tmp_path: 
     assert web.pod_hosts == web.hosts()
 
 
+@NIGHTLY
 def test_an_emergency_rollback_begins_at_once(cluster: Cluster) -> None:
     """An emergency rollback in place and all at once downloads nothing: each host still has the image that it ran
     before."""

@@ -108,6 +108,7 @@ def test_a_service(cluster: Cluster, pool: str) -> None:
 
 
 @NIGHTLY
+@NIGHTLY
 def test_a_user_drains_a_node(cluster: Cluster, pool: str, kubernetes: Path) -> None:
     """Pods of a service leave no faster than its SLA allows and come back elsewhere; pods of a batch job leave at once,
     also without retries."""

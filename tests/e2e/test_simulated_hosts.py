@@ -9,6 +9,7 @@ import yaml
 
 from services.lab.shared.simulation.description import load_simulation
 from tests.e2e.local import Cluster, shell, temporary
+from tests.nightly import NIGHTLY
 
 HOSTS, PODS = 20, 80
 JOB = "5a3c1e50-0000-4000-8000-000000000001"
@@ -30,6 +31,7 @@ DESCRIPTION = {
 }
 
 
+@NIGHTLY
 def test_a_job_succeeds_among_slow_and_failing_hosts(tmp_path: Path) -> None:
     """Pods fail as their random seed predicts, unless their host disturbed them, and the job succeeds."""
     file = tmp_path / "simulation.yaml"
