@@ -62,9 +62,9 @@ check: lint ## format, lint, types and the fast tests
 	$(BIN)/pytest -q -n 3 --dist worksteal tests/unit tests/workflow; tests=$$?; \
 	wait $$types && exit $$tests
 
-# Tests of whole clusters wait for more than half of their time: four at a time keep two cores busy. tests/durations.json
+# Tests of whole clusters wait for more than half of their time: five at a time keep two cores busy. tests/durations.json
 # says which start first.
-ALL_TESTS := -n 4 --dist loadgroup --no-loadscope-reorder --durations 30 tests/e2e tests/browser tests/simulation tests/compose tests/conformance tests/kubernetes tests/time_skipping tests/workflow tests/unit
+ALL_TESTS := -n 5 --dist loadgroup --no-loadscope-reorder --durations 30 tests/e2e tests/browser tests/simulation tests/compose tests/conformance tests/kubernetes tests/time_skipping tests/workflow tests/unit
 
 test: lint ## format, lint, the fast tests, conformance, end to end, faults, simulation
 	@$(BIN)/pytest -q -m 'not nightly' $(ALL_TESTS)
