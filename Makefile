@@ -72,8 +72,9 @@ test: lint ## format, lint, the fast tests, conformance, end to end, faults, sim
 durations: $(VENV)/dev.stamp ## run the tests of make test, and record their seconds in tests/durations.json
 	@$(BIN)/pytest -q -m 'not nightly' --record-durations $(ALL_TESTS)
 
-nightly: $(VENV)/dev.stamp ## what make test leaves out: more seeds, kinds of clusters and long stories
-	@PELOTON_TEST_ALL_EXAMPLES=1 $(BIN)/pytest -q -m nightly $(ALL_TESTS)
+nightly: $(VENV)/dev.stamp ## what make test leaves out: more seeds, kinds of clusters and long stories, and the guard on cost
+	@PELOTON_TEST_ALL_EXAMPLES=1 $(BIN)/pytest -q -m nightly $(ALL_TESTS); status=$$?; \
+	$(BIN)/python -m tests.bench.run cost && exit $$status
 
 kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
 	@$(BIN)/python -m tests.kubernetes.build $(if $(UNTIL),--until $(UNTIL))

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.bench import baseline, cluster, profile, resmgr, scale, scheduling
 from tests.bench.churn import churn, churn_paced, scale_out
+from tests.bench.cost import compare_cost, cost
 from tests.bench.daemons import daemon_50k
 from tests.bench.deep import deep, deep_postgres
 from tests.bench.drain import drain_50
@@ -53,6 +54,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "updates": updates,
     "small-jobs": cluster.small_jobs,
     "first-launch": first_launch,
+    "cost": cost,
     "churn": churn,
     "churn-paced": churn_paced,
     "churn-temporal-postgres": churn_temporal_postgres,
@@ -93,7 +95,11 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-def main() -> None:
+COMPARE: dict[str, Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]] = {"cost": compare_cost}
+"""Cases with a comparison of their own; ``too_dear`` fails the run."""
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case", nargs="*", choices=[[], *CASES], help="cases to run; none: all")
     parser.add_argument("--record", action="store_true", help="make what is measured the baseline")
@@ -110,11 +116,12 @@ def main() -> None:
             continue
         line = json.loads(json.dumps(found))  # names that are numbers are words in the baseline
         if name in known and not options.record:
-            line |= baseline.compare(line, known[name])
+            line |= COMPARE.get(name, baseline.compare)(line, known[name])
         print(json.dumps(line), flush=True)
         lines.append(line)
     if options.record:
         baseline.record(lines)
+    return 1 if any(line.get("too_dear") for line in lines) else 0
 
 
 if __name__ == "__main__":

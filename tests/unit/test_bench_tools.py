@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from peloton.scheduling.tree import build_tree
 from tests.bench import baseline, run, temporal_postgres
+from tests.bench.cost import compare_cost, measure_rounds
 from tests.bench.paint import measure_paint
 from tests.bench.pools import DEPTH, leaves, organisation
 from tests.bench.profile import table
@@ -188,3 +190,35 @@ def test_a_trace_says_when_a_page_was_painted() -> None:
         "main_thread_ms": 40,
         "longest_task_ms": 30,
     }
+
+
+def costing(yardsticks: float) -> dict[str, Any]:
+    return {"case": "cost", "date": "2026-11-27", "per_pod": {"sum_ms": 1.0, "yardsticks": yardsticks}}
+
+
+@pytest.mark.parametrize(("now", "too_dear"), [(0.0104, []), (0.0106, ["per_pod"]), (0.005, [])])
+def test_the_guard_on_cost_fails_above_its_limit(now: float, too_dear: list[str]) -> None:
+    """A unit that costs more than 1.05 of the baseline, in yardsticks, is reported as too dear beside the baseline."""
+    found = compare_cost(costing(now), costing(0.01))
+    assert (too_dear, costing(0.01)["per_pod"]) == (found["too_dear"], found["baseline"]["per_pod"])
+
+
+@pytest.mark.parametrize(
+    ("measured", "best", "rounds"),
+    [([3.0, 2.0, 2.01], 2.0, 3), ([3.0, 2.0, 4.0, 2.05], 2.0, 4), ([9.0, 1.0, 5.0, 3.0, 8.0, 2.0], 1.0, 6)],
+)
+def test_noisy_rounds_are_repeated(measured: list[float], best: float, rounds: int) -> None:
+    """Rounds end when the two cheapest agree, or at their limit; the cheapest counts."""
+    left = iter(measured)
+    found = measure_rounds(lambda: {"yardsticks": next(left)})
+    assert (best, rounds) == (found["yardsticks"], found["rounds"])
+
+
+def test_a_cost_beyond_the_limit_fails_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """``make bench CASE=cost`` exits with 1 if a unit is too dear, and with 0 otherwise."""
+    monkeypatch.setattr(baseline, "BASELINE", tmp_path / "baseline.jsonl")
+    baseline.record([costing(0.01)])
+    monkeypatch.setattr(sys, "argv", ["run", "cost"])
+    for now, status in ((0.02, 1), (0.01, 0)):
+        monkeypatch.setitem(run.CASES, "cost", partial(costing, now))
+        assert status == run.main()
