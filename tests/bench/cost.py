@@ -126,7 +126,7 @@ def measure_rounds(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def compare_cost(found: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
-    """Return the baseline beside the line, the ratio of each unit, and the units beyond RATIO_MAX as ``too_dear``."""
+    """Return the recorded costs, the ratio of each unit to them, and the units beyond RATIO_MAX as ``too_dear``."""
     units = [key for key in found if key.startswith("per_")]
     ratios = {unit: round(found[unit]["yardsticks"] / base[unit]["yardsticks"], 3) for unit in units}
     return {

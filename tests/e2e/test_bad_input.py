@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from cli.main import peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
+from services.role_surface import AGENT_OPTION
 from services.storage.storage import Storage
 from tests.bench.figures import status_kib
 from tests.e2e.local import Cluster
@@ -157,7 +158,8 @@ def test_what_unpacks_to_much_takes_no_memory(cluster: Cluster) -> None:
         assert process is not None
         assert address is not None
         before_kib = status_kib("VmRSS", process.pid)
-        with grpc.insecure_channel(address, [("grpc.max_send_message_length", len(BOMB))]) as channel:
+        options = [("grpc.max_send_message_length", len(BOMB)), AGENT_OPTION]  # as a role, which every server answers
+        with grpc.insecure_channel(address, options) as channel:
             call = channel.unary_unary(method)
             bombs: list[Any] = [call.future(BOMB, 60, compression=grpc.Compression.Gzip) for _ in range(BOMBS)]
             assert cluster.capacity() == 12

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import cost as guard
 from tests.bench import reads, resmgr, scheduling
 from tests.bench.churn import churn, scale_out
 from tests.bench.daemons import daemon_50k
@@ -37,6 +38,20 @@ def test_entitlement() -> None:
 
     assert found.keys() == {"10_leaves", "1000_leaves"}
     assert found["1000_leaves"].keys() >= TIMES | {"pools", "ratio_to_target", "pool_change_ratio_to_target"}
+
+
+def test_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each unit has the CPU of every process, and its cheapest round."""
+    monkeypatch.setattr(guard, "QUIET_S", 0.1)
+    monkeypatch.setattr(guard, "ROUNDS_MAX", 2)
+    monkeypatch.setattr(guard, "ROUNDS_MIN", 2)
+    monkeypatch.setattr(guard, "WARM_UP_JOBS", 1)
+    found = guard.cost(jobs=10, pods=100, launches=100, hosts=5)
+
+    for unit in ("per_job", "per_pod", "per_launch"):
+        assert found[unit]["sum_ms"] == pytest.approx(sum(found[unit]["cpu_ms"].values()), abs=0.01)
+        assert found[unit]["yardsticks"] > 0
+        assert (2, True) == (found[unit]["rounds"], found[unit]["apart"] >= 1)
 
 
 def test_live() -> None:

@@ -198,7 +198,7 @@ def costing(yardsticks: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("now", "too_dear"), [(0.0104, []), (0.0106, ["per_pod"]), (0.005, [])])
 def test_the_guard_on_cost_fails_above_its_limit(now: float, too_dear: list[str]) -> None:
-    """A unit that costs more than 1.05 of the baseline, in yardsticks, is reported as too dear beside the baseline."""
+    """A unit that costs more than 1.05 of the baseline, in yardsticks, is reported as too dear, with the baseline."""
     found = compare_cost(costing(now), costing(0.01))
     assert (too_dear, costing(0.01)["per_pod"]) == (found["too_dear"], found["baseline"]["per_pod"])
 
