@@ -18,7 +18,6 @@ from cli.wire import v0
 BARS = "▁▂▃▄▅▆▇█"
 GAP = "·"
 BARS_MAX = 48
-KINDS = ("cpu", "memory", "disk", "gpu")
 HEADS = ("Kind", "Quantity", "First", "Last", "Mean", "Max", "Over time")
 WHOLE = ("Kind", "Quantity", "Last", "Over time")
 SPARE = ("First", "Mean", "Max")
@@ -54,7 +53,7 @@ def history_options(function: Callable[..., None]) -> Callable[..., None]:
             help="The start: a time, or a duration before now such as 6h.",
         ),
         click.option("--until", type=SINCE, help="The end; now if absent."),
-        click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable."),
+        click.option("--kind", "kinds", multiple=True, help="Only cpu, memory, disk, gpu or license/NAME; repeatable."),
         click.option("--step", type=DURATION, help="The length of an interval such as 5m; if absent, one that fits."),
     )(command)
 

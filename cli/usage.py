@@ -77,4 +77,4 @@ def rows(
         for hours in one.hours:
             guaranteed = max(hours.used - hours.borrowed, 0.0)
             amounts = map(text, (hours.used, guaranteed, hours.borrowed, hours.lent))
-            yield (one.path, owner, one.day or "all", HOURS.get(hours.kind, hours.kind), *amounts)
+            yield (one.path, owner, one.day or "all", HOURS.get(hours.kind, f"{hours.kind} hours"), *amounts)

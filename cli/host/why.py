@@ -41,6 +41,12 @@ def why(settings: Settings, host: str) -> None:
         echo(line)
 
 
+def extended_text(info: v0.host.HostInfo) -> str:
+    """Return the free amounts of the host's extended resources; empty without any."""
+    free, total = info.free.extended, info.capacity.extended
+    return ", ".join(f"{name} {free.get(name, 0):g} of {total[name]:g}" for name in sorted(total))
+
+
 def reasons(info: v0.host.HostInfo, drains: list[v0.maintenance.HostMaintenance]) -> Iterator[str]:
     """Yield the reasons, the state first."""
     name, state = info.hostname, state_of(info)
@@ -51,7 +57,8 @@ def reasons(info: v0.host.HostInfo, drains: list[v0.maintenance.HostMaintenance]
     if info.HasField("capacity"):
         free, total = info.free, info.capacity
         amounts = f"cpu {free.cpu:g} of {total.cpu:g}, memory {free.memory_mib:g} of {total.memory_mib:g} MiB"
-        yield f"Free: {amounts}, disk {free.disk_mib:g} of {total.disk_mib:g} MiB, gpu {free.gpu:g} of {total.gpu:g}"
+        amounts += f", disk {free.disk_mib:g} of {total.disk_mib:g} MiB, gpu {free.gpu:g} of {total.gpu:g}"
+        yield f"Free: {', '.join(filter(None, (amounts, extended_text(info))))}"
     if is_closed:
         yield f"Pods cannot go there: {info.avoided}"
     elif info.avoided:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+from peloton.model.text import shorten
+
 TASKS_PER_JOB_MAX = 100_000
 TEXT_MAX = 4_000
 """Maximum characters of a name, a description or a label: each answer about the job contains them."""
@@ -19,12 +21,27 @@ CONTAINER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 AMOUNTS_MAX = {"cpuLimit": 2.0**30, "memLimitMb": 2.0**40, "diskLimitMb": 2.0**40, "gpuLimit": 2.0**30}
 """Maximum amount of each kind that a pod may request, in the wire's units: sums of four million pods stay within int64,
 in thousandths of a cpu or gpu."""
+EXTENDED_NAME = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
+)
+"""Names of extended resources: the qualified names of Kubernetes."""
 SPREADS_MAX = 8
 """Maximum host labels over which one job spreads."""
 
 POOL_KINDS = ("cpu", "gpu", "memory", "disk")
-"""Kinds of resources, in their order on the wire."""
+"""Kinds of resources, in their order on the wire. Extended resources follow them by name."""
+RESERVED_NAMES = (*POOL_KINDS, "cpus", "mem", "gpus", "ports", "ephemeral-storage", "nvidia.com/gpu")
+"""Names that extended resources cannot have: those of other kinds, and what clusters call these."""
 POOL_NAME_MAX = 255
 CONTROLLER_PERCENT_MAX = 100
 SLACK_PERCENT_MAX = 10_000
 """Maximum slack limit in percent, above any limit with an effect."""
+
+
+def extended_fault(name: str) -> str:
+    """Return why an extended resource cannot have this name, or ""."""
+    if name in RESERVED_NAMES:
+        return f"{name} is no extended resource: it has a field of its own"
+    if not EXTENDED_NAME.fullmatch(name):
+        return f"resource type {shorten(name)} does not match {EXTENDED_NAME.pattern}"
+    return ""

@@ -21,6 +21,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.yaml_config import INTEGER_RANGES, is_duration, is_map
+from peloton.model.resources import EXTENDED_AMOUNT_MAX, EXTENDED_KINDS_MAX
 
 Schema: TypeAlias = dict[str, Any]
 # Two unrelated classes implement descriptors, and messages are typed as having either.
@@ -64,10 +65,16 @@ _VARIABLE: Schema = {"pattern": "^[^=]+$"}
 _PORT: Schema = {"maximum": bounds.PORT_MAX}
 _AMOUNT: Schema = {"minimum": 0}
 _JOB = {"name": _TEXT, "owner": _TEXT, "description": _TEXT, "labels": _LABELS}
-_V0_AMOUNTS = _amounts({name: name for name in bounds.AMOUNTS_MAX})
+_EXTENDED_NAME: Schema = {"pattern": f"^{bounds.EXTENDED_NAME.pattern}$", "not": {"enum": list(bounds.RESERVED_NAMES)}}
+_EXTENDED: Schema = {
+    "maxProperties": EXTENDED_KINDS_MAX,
+    "propertyNames": {"anyOf": [_EXTENDED_NAME, {"const": MERGE_KEY}]},
+    "additionalProperties": {"type": "integer", "minimum": 0, "maximum": EXTENDED_AMOUNT_MAX},
+}
+_V0_AMOUNTS = _amounts({name: name for name in bounds.AMOUNTS_MAX}) | {"extended": _EXTENDED}
 _V1_AMOUNTS = _amounts(
     {"cpu_limit": "cpuLimit", "mem_limit_mb": "memLimitMb", "disk_limit_mb": "diskLimitMb", "gpu_limit": "gpuLimit"}
-)
+) | {"extended": _EXTENDED}
 
 RULES: dict[str, dict[str, Schema]] = {
     "v0.job.JobConfig": _JOB
@@ -92,7 +99,7 @@ RULES: dict[str, dict[str, Schema]] = {
     "v1alpha.pod.Environment": {"name": _VARIABLE},
     "v0.respool.ResourcePoolConfig": {"name": {"pattern": "^[^/]+$", "maxLength": bounds.POOL_NAME_MAX}},
     "v0.respool.ResourceConfig": {
-        "kind": {"enum": list(bounds.POOL_KINDS)},
+        "kind": {"anyOf": [{"enum": list(bounds.POOL_KINDS)}, _EXTENDED_NAME]},
         "reservation": _AMOUNT,
         "limit": _AMOUNT,
         "share": _AMOUNT,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from peloton.api.convert_pool import UNITS
+from peloton.api.convert_pool import wire_amount
 from peloton.api.v0.history import history_pb2 as pb
 from peloton.model.history import Column, Preemption, Quantity, Series
 from peloton.model.resources import UNLIMITED
@@ -54,8 +54,7 @@ def _column(series: Series, grid: Grid, column: Column) -> pb.Column:
 
 
 def _amount_of(column: Column) -> Callable[[int], float]:
-    unit = UNITS.get(column.kind, 1)
-    return lambda small: math.inf if small >= UNLIMITED else small / unit
+    return lambda small: math.inf if small >= UNLIMITED else wire_amount(column.kind, small)
 
 
 def preemptions_to_wire(marks: Sequence[Preemption], grid: Grid) -> list[pb.Preemption]:

@@ -56,4 +56,5 @@ def host_amounts(resources: Resources) -> host_pb2.HostAmounts:
         memory_mib=resources.memory_mib,
         disk_mib=resources.disk_mib,
         gpu=resources.gpu_milli / 1000,
+        extended=dict(resources.extended),
     )

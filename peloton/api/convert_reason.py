@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin
 from peloton.api.private import reason_pb2 as pb
 from peloton.model.field_types import field_types
 from peloton.model.reason import ClusterReason, Infeasible, PlacementReason, QosReason, RefusingHosts, RequeueReason
+from peloton.model.resources import Resources, to_extended
 
 _MISFIT = "misfit"
 """Field whose own fields are the ones of the message around it."""
@@ -60,6 +61,9 @@ def qos_from_wire(wire: pb.QosReason) -> QosReason:
 
 def _fields_of(value: Any) -> Any:
     """Return what the constructor of a message takes for a value of the model."""
+    if isinstance(value, Resources):
+        names = ("cpu_milli", "memory_mib", "disk_mib", "gpu_milli")
+        return {**dict(zip(names, value, strict=True)), "extended": dict(value.extended)}
     if isinstance(value, tuple):
         return [_fields_of(one) for one in value]
     kind: Any = type(value)
@@ -72,6 +76,8 @@ def _fields_of(value: Any) -> Any:
 
 def _from_wire(kind: Any, wire: Any) -> Any:
     """Build a value of a type of the model, which has the fields of a message."""
+    if kind is Resources:
+        return Resources(wire.cpu_milli, wire.memory_mib, wire.disk_mib, wire.gpu_milli, to_extended(wire.extended))
     if types := field_types(kind):
         given = (wire if name == _MISFIT else getattr(wire, name) for name in types)
         return kind(*map(_from_wire, types.values(), given))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from peloton.api.v0.task import task_pb2
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, to_extended
 
 MAIN_CONTAINER = "main"
 """Default name of a pod's first container."""
@@ -77,7 +78,8 @@ def ports(task: task_pb2.TaskConfig) -> Iterator[task_pb2.PortConfig]:
 
 
 def resources(config: task_pb2.ResourceConfig) -> Resources:
-    return Resources.of(config.cpuLimit, config.memLimitMb, config.diskLimitMb, config.gpuLimit)
+    asked = Resources.of(config.cpuLimit, config.memLimitMb, config.diskLimitMb, config.gpuLimit)
+    return replace(asked, extended=to_extended(config.extended)) if config.extended else asked
 
 
 def pod_resources(task: task_pb2.TaskConfig, default: task_pb2.TaskConfig | None = None) -> Resources:
@@ -88,7 +90,7 @@ def pod_resources(task: task_pb2.TaskConfig, default: task_pb2.TaskConfig | None
     before = task if default is None or task.initContainers else default
     total = sum((resources(other.resource) for other in holder.otherContainers), resources(main.resource))
     for first in before.initContainers:
-        total = Resources(*map(max, total, resources(first.resource)))
+        total = Resources.each(max, total, resources(first.resource))
     return total
 
 
@@ -105,4 +107,6 @@ def limits(task: task_pb2.TaskConfig) -> task_pb2.ResourceConfig:
     for _, part in containers(task):
         for name in AMOUNTS:
             setattr(total, name, getattr(total, name) + getattr(part.resource, name))
+        for name, amount in part.resource.extended.items():
+            total.extended[name] += amount
     return total

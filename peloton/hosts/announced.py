@@ -38,7 +38,7 @@ class RegisteredHost:
 
     @property
     def free(self) -> Resources:
-        return Resources(*(max(have - held, 0) for have, held in zip(self.capacity, self.held, strict=True)))
+        return self.capacity.without(self.held)
 
 
 @dataclass(slots=True)

@@ -86,7 +86,7 @@ def _row(
     kind = (
         on_host.kind_labels if on_host else tuple(one for one in label_pairs(host.labels) if one[0] != HOSTNAME_LABEL)
     )
-    left = Resources(*(max(have - kept, 0) for have, kept in zip(free, missing, strict=True)))
+    left = free.without(missing)
     slack = max(host.revocable.cpu_milli - host.revocable_held.cpu_milli, 0)
     order = on_host.order if on_host else order
     return HostRow(host.hostname, left, host.capacity, slack, PORTS_MAX, POD_SLOTS_UNLIMITED, kind, order)

@@ -40,5 +40,4 @@ class ClaimedResources:
         """Returns the free resources of a host, as reported by the cluster, less the claimed ones."""
         if hostname not in self._hosts:
             return free
-        claimed = self._hosts[hostname].amounts
-        return Resources(*(max(have - taken, 0) for have, taken in zip(free, claimed, strict=True)))
+        return free.without(self._hosts[hostname].amounts)

@@ -257,7 +257,7 @@ class DaemonHosts:
     def _of_kind(self, kind: HostKind) -> Resources:
         """Returns the overhead on a host of this kind, at most its capacity."""
         wanted = sum((compute_needed(self._shapes[job].resources) for job in self._daemons_matching(kind)), NOTHING)
-        return Resources(*map(min, wanted, kind.capacity))
+        return Resources.each(min, wanted, kind.capacity)
 
     # -- launches
 

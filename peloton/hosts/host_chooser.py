@@ -21,7 +21,7 @@ from peloton.model.misfit import HostRule, Misfit, NameTaken, OwnReservation, Re
 from peloton.model.pod import PodShape
 from peloton.model.reason import RefusingHosts, merge_misfits
 from peloton.model.reservation import HostReservation
-from peloton.model.resources import RESOURCE_KINDS, Resources, compute_needed
+from peloton.model.resources import Resources, compute_needed, pair_amounts
 from peloton.model.times import NS_PER_S
 from peloton.scheduling.bin_packing import PodRequest, find_left_out, pack_requests
 from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit
@@ -289,8 +289,8 @@ class HostChooser:
 def own_reservation(own: HostReservation, free: Resources) -> Misfit:
     """Returns the misfit with the resource kind of which the largest share is missing, and the missing amount."""
     since_s, until_s = own.since_ns // NS_PER_S, own.until_ns // NS_PER_S
-    amounts = zip(compute_needed(own.shape.resources), free, RESOURCE_KINDS, strict=True)
-    short = [(Fraction(need - have, need), need - have, kind) for need, have, kind in amounts if need > have]
+    amounts = pair_amounts(compute_needed(own.shape.resources), free)
+    short = [(Fraction(need - have, need), need - have, kind) for kind, need, have in amounts if need > have]
     _, lacking, kind = max(short, default=(0, 0, ""), key=lambda one: one[0])
     return OwnReservation(own.hostname, since_s, until_s, kind, lacking)
 

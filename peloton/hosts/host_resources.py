@@ -74,7 +74,7 @@ class HostResources:
         """Returns the host with its free resources and pod slots reduced by these amounts."""
         if not pod_count:
             return self
-        return replace(self, free=_less(self.free, held), pod_slots=max(self.pod_slots - pod_count, 0))
+        return replace(self, free=self.free.without(held), pod_slots=max(self.pod_slots - pod_count, 0))
 
     @property
     def announced(self) -> Resources:
@@ -84,12 +84,8 @@ class HostResources:
     def keep(self) -> None:
         """Subtracts reserved resources from the free ones."""
         if self.kept_pods:
-            self.free = _less(self.free, self.kept)
+            self.free = self.free.without(self.kept)
             self.pod_slots = max(self.pod_slots - self.kept_pods, 0)
-
-
-def _less(free: Resources, held: Resources) -> Resources:
-    return Resources(*(max(have - kept, 0) for have, kept in zip(free, held, strict=True)))
 
 
 PodCounts = tuple[tuple[Label, int], ...]

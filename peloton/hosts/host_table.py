@@ -77,7 +77,7 @@ class HostTable:
         if reserved is None or reserved.key in mine:
             return held, count
         left = host.without(*self.holds.sum_held(host.hostname, frozenset()))
-        kept = Resources(*map(min, need_on(reserved.shape, host.labels), left.free))
+        kept = Resources.each(min, need_on(reserved.shape, host.labels), left.free)
         return held + kept, count + min(left.pod_slots, 1)
 
     def list_unannounced(self) -> dict[Hostname, Resources]:

@@ -25,14 +25,10 @@ class RegisteredHosts:
         self.revocable_cpu_milli = 0
         self.kinds_version = 0  # changes with the kinds of hosts
         self._news: set[Hostname] = set()  # hosts that joined, left or changed their kind since ``take_news``
-        self._capacity = [0, 0, 0, 0]  # [R]
+        self.total = NOTHING
         self._by_host_pool: dict[str, tuple[Resources, int]] = {}  # capacity and revocable cpu_milli
         self._kinds: Counter[_Kind] = Counter()
         self._free: Counter[tuple[Resources, int]] = Counter()  # free amounts and free revocable cpu_milli -> hosts
-
-    @property
-    def total(self) -> Resources:
-        return Resources(*self._capacity)
 
     def replace(self, hosts: Iterable[RegisteredHost]) -> list[Hostname]:
         """Sets the registered hosts. Returns the hosts whose capacity has changed. Hosts that are the same objects as
@@ -63,9 +59,9 @@ class RegisteredHosts:
         self._free[free] += sign
         if not self._free[free]:
             del self._free[free]
-        for kind, amount in enumerate(host.capacity):
-            self._capacity[kind] += amount * sign
-        _add(self._by_host_pool, host, host.capacity * sign, host.revocable.cpu_milli * sign)
+        capacity = host.capacity * sign
+        self.total += capacity
+        _add(self._by_host_pool, host, capacity, host.revocable.cpu_milli * sign)
         if host.revocable_held.cpu_milli:
             if sign > 0:
                 self.holders[host.hostname] = host

@@ -79,7 +79,7 @@ def _check_amounts(table: HostTable, host: HostResources) -> Iterator[str]:
     left = host.without(withheld, pod_count).free
     held, _ = table.holds.sum_held(name, frozenset())
     reserved = withheld - held
-    after_holds = Resources(*(max(have - part, 0) for have, part in zip(free, held, strict=True)))
+    after_holds = free.without(held)
     if after_holds - reserved != left or min(reserved) < 0:
         yield f"{name} has {free} free, of which {held} are held, {reserved} are reserved and {left} are left"
 
@@ -141,7 +141,7 @@ def _check_pools(table: HostTable) -> Iterator[str]:
         yield from _compare(f"host pool of {name}", found.get(HOST_POOL_LABEL), pooled.pool_of(name))
     for name, host in table.free_resources.hosts.items():
         asked, capacity = pooled.asked.on_host(name), table.capacity_of(name)
-        left = Resources(*(max(have - part, 0) for have, part in zip(capacity, asked, strict=True)))
+        left = capacity.without(asked)
         if not host.free.fits_in(left):
             yield f"{name} is filled twice: {host.free} of {capacity} are free, and its pods request {asked}"
 

@@ -41,5 +41,5 @@ def count_daemon_hosts(
 def _overhead(need: Resources, left: Sequence[Resources]) -> Resources:
     """Return the resources that the daemon takes, at most what each host has left: daemons that together request more
     than a host has wait for each other."""
-    taken = (Resources(*map(min, need, amounts)) * count for amounts, count in Counter(left).items())
+    taken = (Resources.each(min, need, amounts) * count for amounts, count in Counter(left).items())
     return sum(taken, Resources())

@@ -144,7 +144,7 @@ def enough_for_both(a: PodShape, b: PodShape) -> PodShape:
         return a
     rules = [rule for rule in dict.fromkeys((a.constraint, b.constraint)) if rule is not None]
     return PodShape(
-        resources=Resources(*(max(x, y) for x, y in zip(a.resources, b.resources, strict=True))),
+        resources=Resources.each(max, a.resources, b.resources),
         port_count=max(a.port_count, b.port_count),
         revocable=a.revocable and b.revocable,
         preemptible=a.preemptible and b.preemptible,

@@ -24,7 +24,7 @@ from peloton.model.maintenance import DrainProgress, HostMaintenance, Maintenanc
 from peloton.model.misfit import HostRule, Misfit
 from peloton.model.mover import Made
 from peloton.model.reservation import HostReservation
-from peloton.model.resources import RESOURCE_KINDS, Resources
+from peloton.model.resources import Resources, pair_amounts
 from peloton.model.times import NS_PER_S
 from peloton.model.volume import VOLUME_LABEL, VolumeRecord, VolumeState
 
@@ -73,7 +73,7 @@ def changes(hostname: Hostname, cluster: str, before: HostFacts, now: HostFacts,
         texts.append(f"registered again as {now.host_id}, before as {before.host_id}")
     texts += [
         f"{kind} {amount_text(kind, had)} is {amount_text(kind, has)} now"
-        for kind, had, has in zip(RESOURCE_KINDS, before.capacity, now.capacity, strict=True)
+        for kind, had, has in pair_amounts(before.capacity, now.capacity)
         if had != has
     ]
     texts += _label_changes(before.labels, now.labels)

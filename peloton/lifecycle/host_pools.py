@@ -109,11 +109,11 @@ def announce_with_volumes(capacity: Resources, volumes_mib: int, factors: Factor
 
 def announce(amounts: Resources, factors: Factors) -> Resources:
     """Return the resources that a host pool announces for this part of a host."""
-    return Resources(
-        amounts.cpu_milli * factors.cpu_percent // 100,
-        amounts.memory_mib * factors.memory_percent // 100,
-        amounts.disk_mib * factors.disk_percent // 100,
-        amounts.gpu_milli,
+    return replace(
+        amounts,
+        cpu_milli=amounts.cpu_milli * factors.cpu_percent // 100,
+        memory_mib=amounts.memory_mib * factors.memory_percent // 100,
+        disk_mib=amounts.disk_mib * factors.disk_percent // 100,
     )
 
 
@@ -121,11 +121,11 @@ def scale_request(asked: Resources, factors: Factors) -> Resources:
     """Return the resources that a pod with this request takes of its cluster. The result is rounded down, so that pods
     that fit the announced resources together fit the cluster, but is never empty, as no cluster accepts a pod without
     resources."""
-    found = Resources(
-        asked.cpu_milli * 100 // factors.cpu_percent,
-        asked.memory_mib * 100 // factors.memory_percent,
-        asked.disk_mib * 100 // factors.disk_percent,
-        asked.gpu_milli,
+    found = replace(
+        asked,
+        cpu_milli=asked.cpu_milli * 100 // factors.cpu_percent,
+        memory_mib=asked.memory_mib * 100 // factors.memory_percent,
+        disk_mib=asked.disk_mib * 100 // factors.disk_percent,
     )
     return found if any(found) else asked
 
@@ -137,5 +137,6 @@ def compute_announced_free(free: Resources, capacity: Resources, held: Resources
     The cluster sets the first bound, the host pool the second: pods may have been launched under other factors, and
     take more or less of the cluster than they would now.
     """
-    bounds = zip(announce(free, factors), capacity, held, strict=True)
-    return Resources(*(max(min(free_amount, have - asked), 0) for free_amount, have, asked in bounds))
+    return Resources.each(
+        lambda left, have, asked: max(min(left, have - asked), 0), announce(free, factors), capacity, held
+    )

@@ -23,7 +23,7 @@ from peloton.model.migration import (
     ServiceState,
 )
 from peloton.model.pod import AllOf, HostLabel, PodShape
-from peloton.model.resources import RESOURCE_KINDS, Resources
+from peloton.model.resources import Resources, pair_amounts
 
 SERVICES_NAMED_MAX = 20
 """Maximum services named by a progress."""
@@ -245,7 +245,7 @@ def plan_refusal(name: str, cluster: str, load: MigrationLoad, target: Migration
 
 def _describe_shortage(need: Resources, have: Resources) -> str:
     """Describe the shortage of the first kind that does not suffice; empty without one."""
-    for kind, wanted, there in zip(RESOURCE_KINDS, need, have, strict=True):
+    for kind, wanted, there in pair_amounts(need, have):
         if wanted > there:
             return f"{kind} {amount_text(kind, wanted)} and finds {amount_text(kind, there)}"
     return ""
@@ -262,7 +262,7 @@ def plan_text(name: str, spec: MigrationSpec, load: MigrationLoad, target: Migra
         lines.append(f"{load.batch_pod_count} batch pods on hosts elsewhere {fate}; queued ones go there at once")
     if leaves:
         lines.append(f"pods leave: {leaves}")
-    for kind, wanted, free in zip(RESOURCE_KINDS, load.needed, target.free, strict=True):
+    for kind, wanted, free in pair_amounts(load.needed, target.free):
         if wanted:
             lines.append(f"{kind}: {amount_text(kind, wanted)} needed, {amount_text(kind, free)} free in the target")
     return "\n".join(lines)

@@ -46,7 +46,7 @@ from peloton.model.reason import (
     Rule,
 )
 from peloton.model.reservation import HostReservation
-from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED, pair_amounts
 from peloton.model.times import NS_PER_S
 
 UNKNOWN = "a rule that this version does not know"
@@ -58,7 +58,9 @@ NO_NAMES: Names = MappingProxyType({})
 def amount_text(kind: str, amount: int) -> str:
     if amount >= UNLIMITED:
         return "unlimited"
-    return f"{amount / 1000:g}" if kind in ("cpu", "gpu") else f"{amount} MiB"
+    if kind in ("cpu", "gpu"):
+        return f"{amount / 1000:g}"
+    return f"{amount} MiB" if kind in RESOURCE_KINDS else f"{amount}"
 
 
 def format_count(count: int, what: str) -> str:
@@ -248,7 +250,7 @@ def _infeasible_text(one: Infeasible) -> str:
     which = hosts if one.allowed_count == total else f"the {one.allowed_count} of {hosts} that {rule}"
     amounts = [
         (kind, amount_text(kind, wanted), amount_text(kind, most) if most < wanted else "")
-        for kind, wanted, most in zip(RESOURCE_KINDS, one.wanted, one.largest, strict=True)
+        for kind, wanted, most in pair_amounts(one.wanted, one.largest)
         if wanted
     ]
     short = [f"no host has {k} {wanted}: the largest of {which} has {most}" for k, wanted, most in amounts if most]

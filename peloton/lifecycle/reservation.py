@@ -14,7 +14,7 @@ from peloton.model.daemon import Neighbour
 from peloton.model.host import ReadyGang
 from peloton.model.ids import Hostname
 from peloton.model.reservation import SoonestHost, WaitingPod
-from peloton.model.resources import RESOURCE_KINDS, Resources
+from peloton.model.resources import Resources, pair_amounts
 
 RESERVED_HOSTS_MAX = 8
 HOSTS_PER_RESERVED = 10
@@ -65,11 +65,11 @@ def soonest(need: Resources, candidates: Sequence[Candidate]) -> SoonestHost | N
     ]
     if not found:
         return None
-    _, _, lacking, ending, kind, hostname = min(found)
-    return SoonestHost(hostname, RESOURCE_KINDS[kind], lacking, ending, len(found))
+    _, _, lacking, ending, _, kind, hostname = min(found)
+    return SoonestHost(hostname, kind, lacking, ending, len(found))
 
 
-def _evaluate_host(need: Resources, host: Candidate) -> tuple[Fraction, int, int, int] | None:
+def _evaluate_host(need: Resources, host: Candidate) -> tuple[Fraction, int, int, int, str] | None:
     """Return, for the scarcest kind, the part of the batch pods' resources that has to be freed, the amount, the total,
     and the kind. None: all of it would not be enough."""
     leaving = sum((pod.holds for pod in host.pods if pod.is_leaving), Resources())
@@ -78,8 +78,8 @@ def _evaluate_host(need: Resources, host: Candidate) -> tuple[Fraction, int, int
     if not lacking.fits_in(ending):
         return None
     parts = [
-        (Fraction(max(amount, 0), max(held, 1)), max(amount, 0), held, -kind)
-        for kind, (amount, held) in enumerate(zip(lacking, ending, strict=True))
+        (Fraction(max(amount, 0), max(held, 1)), max(amount, 0), held, -at, kind)
+        for at, (kind, amount, held) in enumerate(pair_amounts(lacking, ending))
     ]
-    part, amount, held, kind = max(parts)
-    return part, amount, held, -kind
+    part, amount, held, at, kind = max(parts)
+    return part, amount, held, -at, kind

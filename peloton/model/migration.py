@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
-from peloton.model.resources import Resources, compute_needed
+from peloton.model.resources import Resources, ordinary
 
 
 class MigrationState(StrEnum):
@@ -114,8 +114,7 @@ class MigrationLoad:
         """Resources that moving pods need in the target, without revocable cpu, which is slack."""
         total = Resources()
         for shape, count in self.moving.items():
-            cpu, *rest = compute_needed(shape.resources) * count
-            total += Resources(0 if shape.revocable else cpu, *rest)
+            total += ordinary(shape.resources, shape.revocable) * count
         return total
 
 

@@ -28,7 +28,8 @@ class PoolResource:
 
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
-    """A resource pool. ``resources`` has exactly one entry per kind, in the order of RESOURCE_KINDS."""
+    """A resource pool. ``resources`` has exactly one entry per kind, in the order of RESOURCE_KINDS, and then one for
+    each extended resource that the pool names."""
 
     respool_id: RespoolId
     parent_id: RespoolId
@@ -39,7 +40,15 @@ class PoolSpec:
     policy: str = "PriorityFIFO"  # name in the wire's enum
 
     def __post_init__(self) -> None:
-        assert tuple(r.kind for r in self.resources) == RESOURCE_KINDS
+        assert tuple(r.kind for r in self.resources[: len(RESOURCE_KINDS)]) == RESOURCE_KINDS
+
+    @property
+    def extras(self) -> tuple[PoolResource, ...]:
+        """Return the settings of extended resources. Of one that it does not name, a pool has none."""
+        return self.resources[len(RESOURCE_KINDS) :]
+
+    def resource(self, kind: str) -> PoolResource:
+        return next((r for r in self.resources if r.kind == kind), PoolResource(kind, 0, 0, 0))
 
     @property
     def is_root(self) -> bool:

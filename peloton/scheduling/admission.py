@@ -36,9 +36,9 @@ import numpy as np
 
 from peloton.model.ids import JobId
 from peloton.model.reason import NOT_BACKFILLED, Reason, Rule
-from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.model.resources import UNLIMITED
 from peloton.scheduling.backfill import DEFAULT_BACKFILL, Backfill
-from peloton.scheduling.entitlement import Entitlement
+from peloton.scheduling.entitlement import Entitlement, pair_parts
 from peloton.scheduling.gangs import GangRun, Need, QueueKind, Queues, Usage
 from peloton.scheduling.tree import CPU, ROOT_PATH, PoolTree
 
@@ -47,8 +47,6 @@ PASSED_OVER_MAX = 100
 NEEDS_MAX = 4_096
 """Size of the cache of resource needs by kind: most runs have the same need as many others."""
 ONLY_PART = (0,)
-NO_LIMIT = [UNLIMITED] * len(RESOURCE_KINDS)
-"""A bound that never refuses: the gang is only counted against it."""
 
 
 class Admitted(NamedTuple):
@@ -159,7 +157,7 @@ def _admit_queue(
             count = min(count, promised)
             rules += promises
         if count == 0 and passed_over < PASSED_OVER_MAX and ledger.is_hopeless(row, run):
-            never = first_refusal(run, rules, is_final=True)
+            never = ledger.first_refusal(run, rules, is_final=True)
             if never is not None:
                 passed_over += 1
                 notes.passed_over[run.job_id, run.start] = never
@@ -170,7 +168,7 @@ def _admit_queue(
             yield Admitted(row, run, count)
         if count < run.gang_count:
             left_s = backfill.time_left_s(run)
-            refusal = first_refusal(run, rules, is_final=False, backfill_s=left_s)
+            refusal = ledger.first_refusal(run, rules, is_final=False, backfill_s=left_s)
             if refusal and backfill.lets_pass(run, passed):
                 passed += 1
                 notes.passed[run.job_id, run.start] = refusal
@@ -240,36 +238,6 @@ def _amounts(need: Need) -> tuple[tuple[int, int], ...]:
     return tuple((kind, amount) for kind, amount in enumerate(need) if amount)
 
 
-def first_refusal(
-    run: GangRun, bounds: Iterable[Bound], is_final: bool, backfill_s: int = NOT_BACKFILLED
-) -> Reason | None:
-    """Return the first rule that one gang of the run fails; with ``is_final``, fails whatever becomes free."""
-    whole = _amounts(run.need)
-    for rule, path, allowed, used, ever, skip_cpu, host_pools, apart in bounds:
-        if is_final and ever is None:
-            continue
-        for kind, amount in whole if apart is None else _amounts(apart):
-            left = allowed[kind] - used[kind]
-            if amount <= (ever[kind] if is_final and ever else left) or (skip_cpu and kind == CPU):
-                continue
-            bound = ever[kind] if is_final and ever else allowed[kind]
-            name, free = RESOURCE_KINDS[kind], max(left, 0)
-            return Reason(
-                rule,
-                path,
-                name,
-                amount,
-                left=free,
-                bound=bound,
-                gang_size=run.gang_size,
-                job_id="",
-                is_final=is_final,
-                host_pools=host_pools,
-                backfill_s=backfill_s,
-            )
-    return None
-
-
 class _Compartment:
     """The amounts held and allowed in one compartment, or in a whole cluster without compartments. ``[P][R]`` and
     ``[R]``."""
@@ -305,9 +273,10 @@ class Ledger:
         }
         # Lists of Python integers are much quicker to read one by one than arrays.
         self._rows: dict[str, list[list[int]]] = {name: array.tolist() for name, array in arrays.items()}
-        pairs = zip(entitlement.parts or (entitlement,), usage.parts or (usage,), strict=True)
-        self._parts = [_Compartment(tree, *pair) for pair in pairs]
-        self.compartments = frozenset(range(len(self._parts)))
+        self._parts = [_Compartment(tree, *pair) for pair in pair_parts(entitlement, usage)]
+        self.compartments = frozenset(range(len(usage.parts) or 1))
+        self._licenses = tuple(range(len(self.compartments), len(self._parts)))  # the part that counts in all of them
+        self._no_limit = [UNLIMITED] * len(tree.kinds)  # never refuses: a gang is only counted against it
         self._usual: dict[tuple[int, bool, int], tuple[Bound, ...]] = {}
         self._above: dict[tuple[int, bool, int], tuple[Bound, ...]] = {}
 
@@ -322,16 +291,50 @@ class Ledger:
         """Return the ids of the amounts that count only the pool's own pods on all hosts, except the amounts held of
         hosts."""
         found = {id(self.amounts("controller", row))}
-        return found | {id(used[row]) for part in self.parts_of(run) for used in self._parts[part].used.values()}
+        parts = (*self.parts_of(run), *self._licenses)
+        return found | {id(used[row]) for part in parts for used in self._parts[part].used.values()}
+
+    def first_refusal(
+        self, run: GangRun, bounds: Iterable[Bound], is_final: bool, backfill_s: int = NOT_BACKFILLED
+    ) -> Reason | None:
+        """Return the first rule that one gang of the run fails; with ``is_final``, fails whatever becomes free."""
+        whole = _amounts(run.need)
+        for rule, path, allowed, used, ever, skip_cpu, host_pools, apart in bounds:
+            if is_final and ever is None:
+                continue
+            for kind, amount in whole if apart is None else _amounts(apart):
+                left = allowed[kind] - used[kind]
+                if amount <= (ever[kind] if is_final and ever else left) or (skip_cpu and kind == CPU):
+                    continue
+                bound = ever[kind] if is_final and ever else allowed[kind]
+                name, free, size = self.tree.kinds[kind], max(left, 0), run.gang_size
+                return Reason(
+                    rule,
+                    path,
+                    name,
+                    amount,
+                    left=free,
+                    bound=bound,
+                    gang_size=size,
+                    job_id="",
+                    is_final=is_final,
+                    host_pools=host_pools,
+                    backfill_s=backfill_s,
+                )
+        return None
 
     def bounds(self, row: int, run: GangRun) -> tuple[Bound, ...]:
         """Return all bounds that count a gang of this run, the pool's own first."""
         parts = self.parts_of(run)
         usual = self._usual_bounds(row, run.revocable, parts[0])
         own = () if run.revocable or (run.preemptible and not run.controller) else self._own_bounds(row, run)
-        if len(parts) == 1:
+        if len(parts) == 1 and not self._licenses:
             return (usual[0], *own, *usual[1:]) if own else usual
-        shares = [(self._usual_bounds(row, run.revocable, part), self._share(run, part)) for part in parts]
+        shares: list[tuple[tuple[Bound, ...], Need | None]] = [
+            (self._usual_bounds(row, run.revocable, part), self._share(run, part) if len(parts) > 1 else None)
+            for part in parts
+        ]
+        shares += [(self._usual_bounds(row, run.revocable, part), None) for part in self._licenses]
         entitlements = [one[1]._replace(apart=need) for one, need in shares]
         capacities = [one[-1]._replace(apart=need) for one, need in shares]
         return (usual[0], *own, *entitlements, *usual[2:-1], *capacities)
@@ -343,7 +346,7 @@ class Ledger:
             may = rows["reservation"][row]
             found.append(Bound(Rule.RESERVATION, path, may, rows["non_preemptible"][row], may))
         if run.controller:
-            may = rows["controller_limit"][row] if run.gang_size == 1 else NO_LIMIT
+            may = rows["controller_limit"][row] if run.gang_size == 1 else self._no_limit
             found.append(Bound(Rule.CONTROLLER_LIMIT, path, may, rows["controller"][row], may))
         return tuple(found)
 
@@ -388,15 +391,15 @@ class Ledger:
         ``first_refusal``."""
         parts = self.parts_of(run)
         if len(parts) > 1:
-            return first_refusal(run, self.bounds(row, run), is_final=True) is not None
+            return self.first_refusal(run, self.bounds(row, run), is_final=True) is not None
         amounts, ever, revocable = _amounts(run.need), self._parts[parts[0]].ever[row], run.revocable
         for kind, amount in amounts:
             if amount > ever[kind] and not (revocable and kind == CPU):
                 return True
         if revocable or (run.preemptible and not run.controller):
             return False
-        reservation = NO_LIMIT if run.preemptible else self._rows["reservation"][row]
-        controllers = self._rows["controller_limit"][row] if run.is_lone_controller else NO_LIMIT
+        reservation = self._no_limit if run.preemptible else self._rows["reservation"][row]
+        controllers = self._rows["controller_limit"][row] if run.is_lone_controller else self._no_limit
         return any(amount > reservation[kind] or amount > controllers[kind] for kind, amount in amounts)
 
     def over(self, row: int, run: GangRun) -> list[int]:
@@ -412,5 +415,5 @@ class Ledger:
         return max(pairs, key=lambda pair: pair[0] - pair[1])
 
     def _usage_and_entitlement(self, row: int, run: GangRun) -> Iterator[tuple[list[int], list[int]]]:
-        for mine in (self._parts[part] for part in self.parts_of(run)):
+        for mine in (self._parts[part] for part in (*self.parts_of(run), *self._licenses)):
             yield mine.used[run.revocable][row], mine.may_use[run.revocable][row]

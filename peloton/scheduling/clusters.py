@@ -9,7 +9,7 @@ from peloton.lifecycle.constraints import may_hold_in
 from peloton.model.host import Capacity, ClusterChoice, HostPoolCapacity
 from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, ClusterRule
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, ordinary, pair_amounts
 
 CAPACITY_KEPT_S = 300.0
 """Seconds for which a silent cluster counts with its last capacity: longer than a change of leaders or a reboot
@@ -57,9 +57,8 @@ def _count_fitting(cluster: ClusterView, wanted: Sequence[tuple[PodShape, int]])
     asked = Resources()
     for shape, count in wanted:
         if cluster.may_take(shape):
-            cpu, *rest = shape.resources * count
-            asked += Resources(0 if shape.revocable else cpu, *rest)
-    shares = [have * 1000 // need for have, need in zip(cluster.free, asked, strict=True) if need > 0]
+            asked += ordinary(shape.resources, shape.revocable) * count
+    shares = [have * 1000 // need for _, have, need in pair_amounts(cluster.free, asked) if need > 0]
     return min(shares, default=0)
 
 

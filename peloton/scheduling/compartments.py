@@ -9,7 +9,8 @@ demand there. A pool has one reservation and one limit over all compartments:
   demand is greatest, and if it is STATIC the rest to where there is most; never more to a compartment than that has;
 * reservations that are claimed in one compartment, and together are more than it has, are cut by their size.
 
-Admission compares a gang with entitlement and capacity of its compartment, and with all other rules as ever.
+Admission compares a gang with entitlement and capacity of its compartment, and with all other rules as ever. Licenses
+belong to no host, and are divided once over all compartments.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from peloton.model.resources import UNLIMITED, Resources
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
 from peloton.scheduling.filling import fill, weigh
 from peloton.scheduling.gangs import Usage
-from peloton.scheduling.tree import CPU, Ints, PoolTree
+from peloton.scheduling.tree import CPU, Flags, Ints, PoolTree
 
+AMOUNTS = ("total", "non_slack", "slack")
+"""The columns of an entitlement."""
 NO_HOST_POOL = "no host pool"
 """Name of the compartment of workloads that no host pool serves at this moment."""
 
@@ -88,9 +91,31 @@ class CompartmentLoad:
     slack_demand: Ints
 
 
-def entitle_each(tree: PoolTree, loads: Sequence[CompartmentLoad], usage: Sequence[Usage]) -> Entitlement:
-    """Divide each compartment among the pools; ``usage`` is the allocation in each."""
-    capacity = np.array([tuple(load.compartment.capacity) for load in loads], np.int64)  # [C,R]
+def entitle_each(
+    tree: PoolTree, loads: Sequence[CompartmentLoad], whole: Load, usage: Usage, total: Ints
+) -> Entitlement:
+    """Divide each compartment among the pools, by the load there; licenses once, by the ``whole`` load.
+
+    ``total`` ``[R]`` is the capacity of all compartments together.
+    """
+    parts = _entitle_parts(tree, loads, usage.parts)
+    columns = [sum(getattr(part, name) for part in parts) for name in AMOUNTS]
+    if not tree.licenses:
+        return Entitlement(*columns, parts=tuple(parts))
+    once, is_license = entitle(tree, whole, total, 0), np.isin(np.arange(len(tree.kinds)), tree.licenses)
+    columns = [np.where(is_license, getattr(once, name), sums) for name, sums in zip(AMOUNTS, columns, strict=True)]
+    bounded = (_bound_only(part, ~is_license) for part in parts)
+    return Entitlement(*columns, parts=tuple(bounded), licenses=_bound_only(once, is_license))
+
+
+def _bound_only(one: Entitlement, kinds: Flags) -> Entitlement:
+    """Return the entitlement with no bound on other kinds than these ``[R]``."""
+    columns = (np.where(kinds, getattr(one, name), UNLIMITED) for name in AMOUNTS)
+    return Entitlement(*columns, host_pools=one.host_pools)
+
+
+def _entitle_parts(tree: PoolTree, loads: Sequence[CompartmentLoad], usage: Sequence[Usage]) -> list[Entitlement]:
+    capacity = np.array([load.compartment.capacity.row(tree.kinds) for load in loads], np.int64)  # [C,R]
     held = np.stack([own.physical(tree) for own in usage])  # [C,P,R]
     elsewhere = held.sum(axis=0) - held
     limit = np.where(tree.limit < UNLIMITED, np.maximum(tree.limit - elsewhere, held), UNLIMITED)
@@ -104,8 +129,7 @@ def entitle_each(tree: PoolTree, loads: Sequence[CompartmentLoad], usage: Sequen
         wants = Load(load.demand, load.slack_demand, own.non_slack, own.slack)
         allocated = entitle(part, wants, capacity[at], load.compartment.slack_cpu)
         parts.append(replace(allocated, host_pools=load.compartment.host_pools))
-    columns = (sum(getattr(part, name) for part in parts) for name in ("total", "non_slack", "slack"))
-    return Entitlement(*columns, parts=tuple(parts))
+    return parts
 
 
 def _divide_reservations(

@@ -40,7 +40,7 @@ class Snapshot:
     """All input of a cycle. Arrays are ``[P,R]`` by the rows of ``tree``, own amounts of leaves."""
 
     tree: PoolTree
-    capacity: Ints  # [R] the sum of all hosts that take pods
+    capacity: Ints  # [R] the sum of all hosts that take pods, and all licenses
     slack_cpu: int  # revocable cpu of the same hosts
     usage: Usage
     demand: Ints
@@ -69,7 +69,7 @@ def plan_cycle(now: Snapshot) -> Plan:
 
     # 2. The entitlement of each pool.
     if now.compartments:
-        entitlement = entitle_each(now.tree, now.compartments, now.usage.parts)
+        entitlement = entitle_each(now.tree, now.compartments, load, now.usage, now.capacity)
     else:
         entitlement = entitle(now.tree, load, now.capacity, now.slack_cpu)
 

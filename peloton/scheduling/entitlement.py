@@ -24,11 +24,13 @@ are borrowed from the amounts that non-revocable pods of the same pool leave ove
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from peloton.scheduling.filling import Ints, fill
+from peloton.scheduling.gangs import Usage
 from peloton.scheduling.tree import CPU, Level, PoolTree
 
 
@@ -57,6 +59,15 @@ class Entitlement:
     slack: Ints
     parts: tuple[Entitlement, ...] = field(default=(), kw_only=True)  # one per compartment; empty: there are none
     host_pools: str = field(default="", kw_only=True)  # of the compartment; empty for a whole cluster
+    licenses: Entitlement | None = field(default=None, kw_only=True)  # over all compartments; they are divided once
+
+
+def pair_parts(entitlement: Entitlement, usage: Usage) -> Iterator[tuple[Entitlement, Usage]]:
+    """Yield entitlement and usage of each compartment, and then of licenses in all of them; without compartments, the
+    two themselves. A kind is bounded in one of these only: elsewhere its entitlement is UNLIMITED."""
+    yield from zip(entitlement.parts or (entitlement,), usage.parts or (usage,), strict=True)
+    if entitlement.licenses is not None:
+        yield entitlement.licenses, usage
 
 
 def entitle(tree: PoolTree, load: Load, capacity: Ints, slack_cpu: int) -> Entitlement:

@@ -20,7 +20,6 @@ from peloton.model.ids import JobId
 from peloton.model.job import GangProgress, JobRecord, JobState, JobType
 from peloton.model.pod import PodShape, PodState, ShapeRange
 from peloton.model.reason import Infeasibility, PlacementReason, Reason, Rule
-from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.gangs import GangRun, QueueKind, Usage
 from peloton.scheduling.tree import CPU, Ints, PoolTree
@@ -144,9 +143,9 @@ def find_holders(now: Snapshot, plan: Plan, wait: Wait, held_in: UsageByJob) -> 
     A gang that lacks entitlement gets both: jobs of its own pool, and pools that hold more than their reservation.
     """
     reason = wait.cause
-    if reason.is_final or reason.kind not in RESOURCE_KINDS or reason.pool_path not in now.tree.paths:
+    if reason.is_final or reason.kind not in now.tree.kinds or reason.pool_path not in now.tree.paths:
         return ()
-    kind, tree = RESOURCE_KINDS.index(reason.kind), now.tree
+    kind, tree = now.tree.kinds.index(reason.kind), now.tree
     part = next((at for at, one in enumerate(plan.entitlement.parts) if one.host_pools == reason.host_pools), None)
     usage = now.usage if part is None else now.usage.parts[part]
     above = tree.paths.index(reason.pool_path)
@@ -251,7 +250,7 @@ def compute_loans(now: Snapshot, plan: Plan, row: int) -> Loans:
     demand = tree.roll_up(now.demand)  # slack is not lent
     rest = rest_of_tree(tree, row)
     found: dict[str, list[Loan]] = {"borrowed": [], "lenders": [], "lent": [], "borrowers": []}
-    for kind, name in enumerate(RESOURCE_KINDS):
+    for kind, name in enumerate(tree.kinds):
         mine = int(above[row, kind]) if row else 0
         theirs = sorted((-abs(int(above[at, kind])), at) for at in rest if int(above[at, kind]) * mine < 0)
         if not theirs:

@@ -36,7 +36,7 @@ from peloton.model.misfit import (
 )
 from peloton.model.pod import PORT_LABEL, Constraint, Label, PodLabel, PodShape
 from peloton.model.reason import Infeasible, RefusingHosts, merge_misfits
-from peloton.model.resources import RESOURCE_KINDS, Resources, compute_needed
+from peloton.model.resources import Resources, compute_needed, pair_amounts
 
 NO_PODS: PodLabels = {}
 PORTS_MAX = 2**16
@@ -90,7 +90,7 @@ def capacity_misfit(shape: PodShape, host: HostView) -> Misfit | None:
     """Return the first rule on amounts that the pod fails."""
     free, need = free_for(shape, host), need_on(shape, host.labels)
     if not need.fits_in(free):
-        kind, wanted, left = next(each for each in zip(RESOURCE_KINDS, need, free, strict=True) if each[1] > each[2])
+        kind, wanted, left = next(each for each in pair_amounts(need, free) if each[1] > each[2])
         if kind == "disk" and shape.volume_mib:
             return disk_misfit(shape, host.labels, left)
         is_revocable = shape.revocable and kind == "cpu"
@@ -135,8 +135,8 @@ def free_for(shape: PodShape, host: HostView) -> Resources:
 
 def count_fits(shape: PodShape, host: HostView) -> int:
     """Return how many such pods fit by the amounts alone."""
-    amounts = zip(free_for(shape, host), need_on(shape, host.labels), strict=True)
-    fit_counts = [host.pod_slots, *(have // need for have, need in amounts if need)]
+    amounts = pair_amounts(free_for(shape, host), need_on(shape, host.labels))
+    fit_counts = [host.pod_slots, *(have // need for _, have, need in amounts if need)]
     if shape.port_count:
         fit_counts.append(host.port_count // shape.port_count)
     return max(min(fit_counts), 0)
@@ -207,7 +207,7 @@ def infeasible(shape: PodShape, hosts: Iterable[HostKind]) -> Infeasible | None:
         served += kind.count if is_served else 0
         if why.rule not in (HostRule.EXCLUSIVE, HostRule.HOST_POOL, HostRule.CONSTRAINT):
             allowed += kind.count
-            largest = Resources(*map(max, largest, _own_capacity(shape, kind)))
+            largest = Resources.each(max, largest, _own_capacity(shape, kind))
         if why.rule is not HostRule.CONSTRAINT and is_served and matches(shape.constraint, kind.labels):
             meeting += kind.count
     if not total:
@@ -227,8 +227,9 @@ def infeasible(shape: PodShape, hosts: Iterable[HostKind]) -> Infeasible | None:
 
 def _own_capacity(shape: PodShape, kind: HostKind) -> Resources:
     """Return the capacity that counts for the pod: for a pod with a new volume, disk without the factor."""
-    cpu, memory, disk, gpu = kind.capacity
-    return Resources(cpu, memory, disk * 100 // disk_percent(kind.labels) if shape.volume_mib else disk, gpu)
+    if not shape.volume_mib:
+        return kind.capacity
+    return replace(kind.capacity, disk_mib=kind.capacity.disk_mib * 100 // disk_percent(kind.labels))
 
 
 def reach(shape: PodShape, hosts: Iterable[HostKind]) -> tuple[int, tuple[RefusingHosts, ...]]:

@@ -16,7 +16,7 @@ from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels, hosts_named, o
 from peloton.model.ids import Hostname
 from peloton.model.misfit import HostRule, Misfit, Refused
 from peloton.model.pod import Constraint, Label, PodShape
-from peloton.model.resources import Resources, compute_needed
+from peloton.model.resources import Resources, compute_needed, to_extended
 from peloton.scheduling.fit import by_key, count_fits_with, label_misfit, pods_misfit
 from peloton.scheduling.host_kinds import HostKinds
 from peloton.scheduling.loads import MeasuredLoads
@@ -61,7 +61,9 @@ class _Before(NamedTuple):
 class Fleet:
     def __init__(self, hosts: Iterable[HostRow] = ()) -> None:
         hosts = list(hosts)
-        self._m = np.zeros((COLUMNS, max(len(hosts), ROWS_MIN)), np.int64)
+        self._extended: dict[str, int] = {}  # extended resource -> column of its free amounts; the next one: its totals
+        self._find_columns(hosts)
+        self._m = np.zeros((COLUMNS + 2 * len(self._extended), max(len(hosts), ROWS_MIN)), np.int64)
         self.names: list[Hostname] = [host.hostname for host in hosts]
         self.row_of: dict[Hostname, int] = {name: row for row, name in enumerate(self.names)}
         self._kinds = HostKinds()
@@ -85,10 +87,24 @@ class Fleet:
         amounts = (*host.free, *host.total, host.slack_milli, host.port_count, host.pod_slots)
         is_used = not host.total.fits_in(host.free)
         left = sum(map(mul, host.free, self._weights_known))
-        return (*amounts, host.order, self._kinds.number(host.kind), host.state, host.rank, int(is_used), 0, left)
+        known = (*amounts, host.order, self._kinds.number(host.kind), host.state, host.rank, int(is_used), 0, left)
+        if not self._extended:
+            return known
+        free, total = dict(host.free.extended), dict(host.total.extended)
+        return (*known, *(amount for kind in self._extended for amount in (free.get(kind, 0), total.get(kind, 0))))
+
+    def _find_columns(self, hosts: Iterable[HostRow]) -> None:
+        """Number columns for the extended resources of these hosts."""
+        for host in hosts:
+            for kind, _ in (*host.total.extended, *host.free.extended):
+                self._extended.setdefault(kind, COLUMNS + 2 * len(self._extended))
 
     def put_host(self, host: HostRow) -> None:
         row = self._row_for(host.hostname)
+        if host.total.extended or host.free.extended:
+            self._find_columns((host,))
+            if more := COLUMNS + 2 * len(self._extended) - len(self._m):
+                self._m = np.concatenate([self._m, np.zeros((more, self._m.shape[1]), np.int64)])
         self._m[:, row] = self._values(host)
         self._put_count += 1
         if len(self._kinds.labels) > 2 * len(self.row_of) + ROWS_MIN:
@@ -150,7 +166,14 @@ class Fleet:
         """Return the sum of free resources on READY hosts that take another pod."""
         counts = (self._all[STATE] == READY) & (self._all[SLOTS] > 0)
         counts[self.rows(without)] = False
-        return Resources(*(int(amounts[counts].sum()) for amounts in self._all[FREE]))
+        cpu, memory, disk, gpu = (int(amounts[counts].sum()) for amounts in self._all[FREE])
+        extended = {kind: int(self._all[column][counts].sum()) for kind, column in self._extended.items()}
+        return Resources(cpu, memory, disk, gpu, to_extended(extended))
+
+    def free_of(self, kind: str) -> Ints:
+        """Return the free amounts ``[H]`` of an extended resource."""
+        column = self._extended.get(kind)
+        return np.zeros(len(self.names), np.int64) if column is None else self._all[column]
 
     def values_of(self, label: str) -> tuple[Ints, list[str]]:
         """Return the index of the label's value on each row ``[H]``, -1 where it has none or several; and the
@@ -183,6 +206,9 @@ class Fleet:
         """Take resources and pod slots of a host that are reserved for other pods off its free amounts."""
         self._save_for_undo(np.array([row]))
         self._m[FREE, row] = np.maximum(self._m[FREE, row] - np.array(tuple(amounts)), 0)
+        for kind, amount in amounts.extended:
+            if column := self._extended.get(kind):
+                self._m[column, row] = max(int(self._m[column, row]) - amount, 0)
         self._m[LEFT, row] = (self._m[FREE, row] * np.array(self._weights_known)).sum()
         self._m[USED, row] = 1
         self._m[SLOTS, row] = max(int(self._m[SLOTS, row]) - pod_count, 0)
@@ -215,14 +241,17 @@ class Fleet:
         """Place one pod on each of these rows, of which some may be equal."""
         rows, counts = np.unique(chosen, return_counts=True)
         self._save_for_undo(rows, counts, labels)
-        need = np.array(tuple(compute_needed(shape.resources)), np.int64)
+        asked = compute_needed(shape.resources)
+        need = np.array(tuple(asked), np.int64)
+        for kind, amount in asked.extended if len(rows) else ():
+            self._m[self._extended[kind], rows] -= amount * counts
         if shape.revocable:
             self._m[SLACK, rows] -= need[CPU] * counts
             need[CPU] = 0
         if self._weights is not None:
             self._m[LEFT, rows] -= counts * int((need * self._weights).sum())
-        for kind, amount in enumerate(need.tolist()):
-            self._m[kind, rows] -= amount * counts
+        for at, amount in enumerate(need.tolist()):
+            self._m[at, rows] -= amount * counts
         if shape.volume_mib:
             beyond = (self._kinds.disk_of(shape, self._m[KIND, rows]) - need[DISK]) * counts
             self._m[DISK, rows] -= beyond
@@ -240,12 +269,14 @@ class Fleet:
 
     def fitting(self, shape: PodShape, barred: Barred) -> Flags:
         """Return a flag ``[H]`` for hosts that take one more such pod, apart from the constraint on pods there."""
-        hosts, need = self._all, tuple(compute_needed(shape.resources))
+        hosts, need = self._all, compute_needed(shape.resources)
         fits = hosts[STATE] == READY
         fits &= hosts[SLOTS] > 0
         for kind, amount in enumerate(need):
             if amount:
                 fits &= hosts[SLACK if shape.revocable and kind == CPU else kind] >= amount
+        for name, amount in need.extended:
+            fits &= self.free_of(name) >= amount
         if shape.volume_mib:
             fits &= hosts[DISK] >= self._kinds.disk_of(shape, hosts[KIND])
         if shape.port_count:
@@ -273,19 +304,24 @@ class Fleet:
 
     def large_enough(self, shape: PodShape) -> Flags:
         """Return a flag ``[H]`` for hosts that would take the pod if they were empty."""
-        hosts, need = self._all, np.array(tuple(compute_needed(shape.resources)), np.int64)[:, None]
+        hosts, asked = self._all, compute_needed(shape.resources)
+        need = np.array(tuple(asked), np.int64)[:, None]
         meets = self._kinds.takes(shape)[hosts[KIND]]
         for row in self._find_named(shape.constraint):
             meets[row] = self._label_misfit(shape, row) is None
         meets &= (hosts[TOTAL] >= need).all(axis=0)
+        for name, amount in asked.extended:
+            meets &= hosts[self._extended[name] + 1] >= amount if name in self._extended else np.False_
         if shape.volume_mib:
             meets &= hosts[TOTAL][DISK] >= self._kinds.disk_of(shape, hosts[KIND])
         return np.asarray(meets)
 
     def count_fits(self, shape: PodShape, rows: Ints) -> Ints:
         """Return how many more such pods each row takes, by the amounts alone."""
-        fit_counts = self._m[SLOTS, rows]
-        for kind, amount in enumerate(compute_needed(shape.resources)):
+        fit_counts, need = self._m[SLOTS, rows], compute_needed(shape.resources)
+        for name, amount in need.extended:
+            fit_counts = np.minimum(fit_counts, self.free_of(name)[rows] // amount)
+        for kind, amount in enumerate(need):
             if amount:
                 fit_counts = np.minimum(
                     fit_counts, self._m[SLACK if shape.revocable and kind == CPU else kind, rows] // amount
@@ -376,7 +412,7 @@ class Fleet:
             counts = np.bincount(hosts[KIND, left & ~named], minlength=len(verdicts)).tolist()
             yield from ((why, count) for why, count in zip(verdicts, counts, strict=True) if why and count)
             left &= named | self._kinds.takes(shape)[hosts[KIND]]
-        yield from short_of(shape, hosts, self._kinds, left)
+        yield from short_of(shape, hosts, self._kinds, left, self.free_of)
         yield from self._pods_refusing(shape, np.flatnonzero(left))
 
     def _pods_refusing(self, shape: PodShape, rows: Ints) -> Iterator[tuple[Misfit, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from peloton.model.host_pool import Workload
 from peloton.model.ids import JobId
 from peloton.model.pod import PodShape
-from peloton.model.resources import Resources
+from peloton.model.resources import RESOURCE_KINDS, Resources
 from peloton.scheduling.tree import CPU, Ints, PoolTree
 
 Need = tuple[int, ...]
@@ -79,6 +79,15 @@ class GangRun:
     def pod_count(self) -> int:
         return self.gang_count * self.gang_size
 
+    def widen(self, by: int) -> GangRun:
+        """Return the run with ``by`` more kinds, of which it needs nothing."""
+        apart = tuple((workload, _widen(need, by)) for workload, need in self.apart)
+        return replace(self, need=_widen(self.need, by), apart=apart)
+
+
+def _widen(need: Need, by: int) -> Need:
+    return (*need, *[0] * by)
+
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
@@ -91,13 +100,18 @@ class Footprint:
     workload: Workload = Workload.ANY
 
     @classmethod
-    def of(cls, shape: PodShape, workload: Workload) -> Footprint:
+    def of(cls, shape: PodShape, workload: Workload, kinds: tuple[str, ...] = RESOURCE_KINDS) -> Footprint:
+        """Return the footprint of a pod; ``kinds`` ``[R]`` has at least the kinds that it requests."""
         need = shape.resources + Resources(disk_mib=shape.volume_mib) if shape.volume_mib else shape.resources
-        return cls(tuple(need), shape.preemptible, shape.revocable, shape.controller, workload)
+        return cls(need.row(kinds), shape.preemptible, shape.revocable, shape.controller, workload)
 
     @property
     def needs(self) -> Needs:
         return ((self.workload, self.need),)
+
+    def widen(self, by: int) -> Footprint:
+        """Return the footprint with ``by`` more kinds, of which the pod needs nothing."""
+        return replace(self, need=_widen(self.need, by))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from peloton.model.host_pool import HostPools, HostPoolTotals, Workload, sum_tot
 from peloton.model.ids import Hostname
 from peloton.model.misfit import HostRule
 from peloton.model.reason import PlacementReason
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, pair_amounts
 from peloton.scheduling.mover import HostPoolLoad
 
 _LENDING = frozenset({Workload.SHARED, Workload.BATCH})
@@ -124,6 +124,6 @@ def _count_hosts_for(waiting: Iterable[tuple[Resources, int]], sizes: HostPoolTo
     """
     if not sizes.host_count:
         return 0
-    size = Resources(*(amount // sizes.host_count for amount in sizes.capacity))
+    size = Resources.each(lambda amount: amount // sizes.host_count, sizes.capacity)
     total = sum((asked * count for asked, count in waiting if asked.fits_in(size)), Resources())
-    return max((-(-wanted // one) for wanted, one in zip(total, size, strict=True) if one), default=0)
+    return max((-(-wanted // one) for _, wanted, one in pair_amounts(total, size) if one), default=0)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from peloton.lifecycle.reason_text import eviction_text
-from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.model.resources import UNLIMITED
 from peloton.scheduling.compartments import Compartment
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
@@ -25,7 +25,9 @@ def above_bounds(now: Snapshot, plan: Plan, after: Usage) -> Iterator[str]:
     """
     tree, before, may = now.tree, now.usage, plan.entitlement
     limit = tree.limit.copy()
-    limit[0] = UNLIMITED if now.compartments else now.capacity  # each compartment has its own capacity
+    limit[0] = now.capacity
+    if now.compartments:  # each has its own capacity
+        limit[0, [kind for kind in range(len(tree.kinds)) if kind not in tree.licenses]] = UNLIMITED
     yield from grown(tree, "the limit", before.physical(tree), after.physical(tree), limit)
     for load, was, held, allocated in zip(now.compartments, before.parts, after.parts, may.parts, strict=True):
         yield from _above_compartment(tree, load.compartment, was, held, allocated)
@@ -35,6 +37,9 @@ def above_bounds(now: Snapshot, plan: Plan, after: Usage) -> Iterator[str]:
         columns.append(("the entitlement", before.non_slack, after.non_slack, may.non_slack))
         columns.append(("the slack entitlement", before.slack, after.slack, may.slack))
         yield from _above_slack("hosts have", before, after, now.slack_cpu)
+    elif may.licenses is not None:
+        columns.append(("the entitlement", before.non_slack, after.non_slack, may.licenses.non_slack))
+        columns.append(("the slack entitlement", before.slack, after.slack, may.licenses.slack))
     if now.preempts:
         rule = "the reservation for non-preemptible pods"
         columns.append((rule, before.non_preemptible, after.non_preemptible, tree.reservation))
@@ -45,7 +50,8 @@ def above_bounds(now: Snapshot, plan: Plan, after: Usage) -> Iterator[str]:
 def _above_compartment(
     tree: PoolTree, what: Compartment, before: Usage, after: Usage, may: Entitlement
 ) -> Iterator[str]:
-    leaf, capacity = tree.is_leaf[:, None], np.array([tuple(what.capacity)], np.int64)
+    leaf, capacity = tree.is_leaf[:, None], np.array([what.capacity.row(tree.kinds)], np.int64)
+    capacity[:, list(tree.licenses)] = UNLIMITED  # they are bounded over all compartments
     held = before.physical(tree)[:1], after.physical(tree)[:1]
     yield from grown(tree, f"the capacity of {what.host_pools}", *held, capacity)
     pairs = [(before.non_slack, after.non_slack, may.non_slack), (before.slack, after.slack, may.slack)]
@@ -62,7 +68,7 @@ def _above_slack(hosts: str, before: Usage, after: Usage, slack_cpu: int) -> Ite
 
 def grown(tree: PoolTree, what: str, old: Ints, new: Ints, bound: Ints) -> Iterator[str]:
     for row, kind in zip(*((new > old) & (new > bound)).nonzero(), strict=True):
-        held = f"{RESOURCE_KINDS[kind]} of {tree.paths[row]} grew from {old[row, kind]} to {new[row, kind]}"
+        held = f"{tree.kinds[kind]} of {tree.paths[row]} grew from {old[row, kind]} to {new[row, kind]}"
         yield f"{held}, above {what}: {bound[row, kind]}"
 
 

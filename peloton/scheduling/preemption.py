@@ -28,11 +28,10 @@ import numpy as np
 
 from peloton.model.ids import RespoolId
 from peloton.model.reason import Grounds, Rule
-from peloton.model.resources import RESOURCE_KINDS
-from peloton.scheduling.admission import PASSED_OVER_MAX, Bound, Ledger, first_refusal, gangs_that_fit, take
+from peloton.scheduling.admission import PASSED_OVER_MAX, Bound, Ledger, gangs_that_fit, take
 from peloton.scheduling.backfill import DEFAULT_BACKFILL, Backfill
 from peloton.scheduling.earlier_queues import EarlierAdmission, EarlierQueues
-from peloton.scheduling.entitlement import Entitlement
+from peloton.scheduling.entitlement import Entitlement, pair_parts
 from peloton.scheduling.eviction import DEFAULT_POLICY, POLICIES, Eviction, HeldRun, PreemptionPolicy
 from peloton.scheduling.gangs import GangRun, QueueKind, Queues, Usage
 from peloton.scheduling.tree import PoolTree
@@ -43,9 +42,8 @@ WAITING_RUNS_MAX = 10_000
 
 def over_entitled(tree: PoolTree, entitlement: Entitlement, usage: Usage) -> list[int]:
     """Return the rows of leaves that hold more than their entitlement, in any kind."""
-    pairs = zip(entitlement.parts, usage.parts, strict=True) if usage.parts else [(entitlement, usage)]
     over = np.zeros_like(tree.is_leaf)
-    for may, held in pairs:
+    for may, held in pair_parts(entitlement, usage):
         over |= np.any(held.non_slack > may.non_slack, axis=1) | np.any(held.slack > may.slack, axis=1)
     return [int(row) for row in np.flatnonzero(over & tree.is_leaf)]
 
@@ -164,7 +162,7 @@ class _Selection:
 
     def find_blocked(self, row: int, run: GangRun) -> frozenset[int]:
         """Return the compartments whose gangs wait behind one that cannot be served, as in admission."""
-        why = first_refusal(run, self.ledger.bounds(row, run), is_final=False)
+        why = self.ledger.first_refusal(run, self.ledger.bounds(row, run), is_final=False)
         return self.ledger.compartments if why is None else self.ledger.find_blocked(run, why)
 
     def enqueue(self, row: int, runs: Sequence[GangRun], at: int, left: int, parts: Set[int]) -> None:
@@ -294,7 +292,7 @@ class _Selection:
             paths[pool],
             paths[row],
             waiting.job_id,
-            kind=RESOURCE_KINDS[kind],
+            kind=self.ledger.tree.kinds[kind],
             wanted=waiting.need[kind],
             held=used,
             bound=may,

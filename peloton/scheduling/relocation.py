@@ -125,6 +125,8 @@ class Relocation:
 
     def open_to(self, shape: PodShape) -> Flags:
         """Return a flag ``[H]`` for hosts that fit by the amounts, and by the labels of the hosts alone."""
+        if compute_needed(shape.resources).extended:  # the arrays have none: such pods stay where they are
+            return np.zeros(len(self.hosts), np.bool_)
         need = np.array(tuple(compute_needed(shape.resources)), np.int64)
         has_capacity = (self.free >= need).all(axis=1) & (self._ports >= shape.port_count) & (self._slots > 0)
         return has_capacity & self.targets & self.find_allowed(shape)

@@ -1,20 +1,20 @@
 """The pool tree as arrays: pools in breadth-first order, siblings side by side and ordered by name.
 
-Axes: P pools, R resource kinds in the order of RESOURCE_KINDS, K = children of one level. Row 0 is the root. Because
-siblings are ordered by name, "ties by pool path" is simply "the lower row first".
+Axes: P pools, R resource kinds in the order of ``PoolTree.kinds``, K = children of one level. Row 0 is the root.
+Because siblings are ordered by name, "ties by pool path" is simply "the lower row first".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
-from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
-from peloton.model.respool import PoolSpec, ReservationType
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED, Resources, is_license
+from peloton.model.respool import PoolResource, PoolSpec, ReservationType
 from peloton.scheduling.filling import Flags as Flags
 from peloton.scheduling.filling import Ints as Ints
 from peloton.scheduling.filling import Weights, weigh
@@ -66,10 +66,30 @@ class PoolTree:
     controller_limit: Ints  # [P,R] UNLIMITED where none is set
     levels: tuple[Level, ...]  # without the root
     policies: tuple[str, ...]  # [P] name in the wire's enum
+    kinds: tuple[str, ...] = RESOURCE_KINDS  # [R] RESOURCE_KINDS, and then extended resources
 
     @cached_property
     def row(self) -> dict[RespoolId, int]:
         return {pool_id: row for row, pool_id in enumerate(self.ids)}
+
+    @cached_property
+    def licenses(self) -> tuple[int, ...]:
+        """Return the indices of the kinds that belong to no host."""
+        return tuple(at for at, kind in enumerate(self.kinds) if is_license(kind))
+
+    def compute_capacity(self, hosts: Resources) -> Ints:
+        """Return the amounts ``[R]`` to divide: those of the hosts, and the licenses of the pools below the root.
+
+        There are as many licenses of a kind as these pools reserve together, or as the largest of their limits, if that
+        is more.
+        """
+        capacity = np.array(hosts.row(self.kinds), np.int64)
+        if self.licenses and self.levels:
+            top, of = slice(self.levels[0].begin, self.levels[0].end), list(self.licenses)
+            limit = self.limit[top, of]
+            bounded = np.where(limit < UNLIMITED, limit, 0).max(axis=0)
+            capacity[of] = np.maximum(self.reservation[top, of].sum(axis=0), bounded)
+        return capacity
 
     @cached_property
     def is_leaf(self) -> Flags:
@@ -102,8 +122,18 @@ class PoolTree:
         return sums
 
 
-def build_tree(pools: Iterable[PoolSpec]) -> PoolTree:
-    """Arrange pools under a new root; a given root is ignored, and so are pools whose parent is missing."""
+def list_kinds(pools: Iterable[PoolSpec], known: tuple[str, ...] = RESOURCE_KINDS) -> tuple[str, ...]:
+    """Return the known kinds, and then the other extended resources of these pools by name."""
+    return (*known, *sorted({each.kind for pool in pools for each in pool.extras}.difference(known)))
+
+
+def build_tree(pools: Iterable[PoolSpec], kinds: tuple[str, ...] | None = None) -> PoolTree:
+    """Arrange pools under a new root; a given root is ignored, and so are pools whose parent is missing.
+
+    ``kinds`` has at least the kinds of all pools; None: just these.
+    """
+    pools = list(pools)
+    kinds = kinds or list_kinds(pools)
     children: dict[RespoolId, list[PoolSpec]] = {}
     for pool in pools:
         if not pool.is_root:
@@ -121,26 +151,33 @@ def build_tree(pools: Iterable[PoolSpec]) -> PoolTree:
         row += 1
     parent, depth = np.array(parents, np.int64), np.array(depths, np.int64)
     static = ReservationType.STATIC
-    reservation = _rows(0, [tuple([kind.reservation for kind in spec.resources]) for spec in specs])
-    share = _rows(1, [tuple([kind.share for kind in spec.resources]) for spec in specs])
+    resources = [_resources(spec, kinds) for spec in specs]
+    reservation = _rows(0, kinds, [tuple([kind.reservation for kind in own]) for own in resources])
+    share = _rows(1, kinds, [tuple([kind.share for kind in own]) for own in resources])
     return PoolTree(
         ids=tuple(ids),
         paths=tuple(paths),
         parent=parent,
         depth=depth,
         reservation=reservation,
-        limit=_rows(UNLIMITED, [tuple([kind.limit for kind in spec.resources]) for spec in specs]),
+        limit=_rows(UNLIMITED, kinds, [tuple([kind.limit for kind in own]) for own in resources]),
         share=share,
-        static=_rows(0, [tuple([kind.type is static for kind in spec.resources]) for spec in specs]).astype(np.bool_),
+        static=_rows(0, kinds, [tuple([kind.type is static for kind in own]) for own in resources]).astype(np.bool_),
         slack_limit=_slack_limits(specs, reservation),
         controller_limit=_controller_limits(specs, reservation),
         levels=_levels(parent, depth, share),
         policies=("", *(spec.policy for spec in specs)),
+        kinds=kinds,
     )
 
 
-def _rows(root_value: int, pools: Iterable[tuple[int, ...]]) -> Ints:
-    return np.array([(root_value,) * KIND_COUNT, *pools], np.int64)
+def _resources(spec: PoolSpec, kinds: Sequence[str]) -> Sequence[PoolResource]:
+    """Return the settings of the pool for all kinds, in their order."""
+    return spec.resources if len(kinds) == KIND_COUNT else [spec.resource(kind) for kind in kinds]
+
+
+def _rows(root_value: int, kinds: Sequence[str], pools: Iterable[tuple[int, ...]]) -> Ints:
+    return np.array([(root_value,) * len(kinds), *pools], np.int64)
 
 
 def _slack_limits(specs: list[PoolSpec], reservation: Ints) -> Ints:

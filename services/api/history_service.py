@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from peloton.api.convert_history import Grid, columns_to_wire, encode_coverage, preemptions_to_wire
@@ -14,7 +14,7 @@ from peloton.lifecycle.downsampling import downsample
 from peloton.model.history import Column, Quantity, Series, cluster_series, pool_series
 from peloton.model.ids import RespoolId
 from peloton.model.resources import RESOURCE_KINDS
-from peloton.model.respool import pool_paths
+from peloton.model.respool import PoolSpec, pool_paths
 from peloton.model.text import quote, shorten
 from peloton.model.times import NS_PER_S
 from services.api import usage
@@ -75,7 +75,7 @@ class HistoryService:
         return await self._calls.run(self._usage, request)
 
     def _pool_history(self, request: pb.GetPoolHistoryRequest) -> pb.GetPoolHistoryResponse:
-        wanted = columns_of(request.kinds, POOL_QUANTITIES, POOL_COUNTS)
+        wanted = columns_of(request.kinds, POOL_QUANTITIES, POOL_COUNTS, _list_extras(self._pools.specs()))
         paths = pool_paths(self._pools.specs())
         chosen = chosen_pools(paths, request.paths, request.levels)
         grid = self._grid(request, len(chosen), len(wanted))
@@ -95,7 +95,7 @@ class HistoryService:
         return pb.GetPoolHistoryResponse(start=start, step_s=grid.step_s, count=grid.count, pools=pools)
 
     def _cluster_history(self, request: pb.GetClusterHistoryRequest) -> pb.GetClusterHistoryResponse:
-        wanted = columns_of(request.kinds, CLUSTER_QUANTITIES, CLUSTER_COUNTS)
+        wanted = columns_of(request.kinds, CLUSTER_QUANTITIES, CLUSTER_COUNTS, _list_extras(self._pools.specs()))
         known = sorted(self._clusters())
         chosen = sorted(set(request.clusters)) or known
         for name in chosen:
@@ -115,11 +115,14 @@ class HistoryService:
         end_s = seconds("end", request.end) if request.end else int(time.time())
         start_s = seconds("start", request.start) if request.start else end_s - usage.SPAN_DEFAULT_S
         check_order(start_s, end_s)
-        paths = pool_paths(self._pools.specs())
+        specs = self._pools.specs()
+        paths = pool_paths(specs)
         tops = check_paths(paths, request.paths or ["/"])
         chosen = {pool_id for pool_id, path in paths.items() if any(_is_within(path, top) for top in tops)}
         period = usage.Period(start_s - start_s % HOUR_S, end_s)
-        return usage.read_usage(self._history, paths, chosen, set(request.owners), period, request.daily)
+        return usage.read_usage(
+            self._history, paths, chosen, set(request.owners), period, request.daily, _list_extras(specs)
+        )
 
     def _grid(self, request: Request, series_count: int, column_count: int) -> Grid:
         now_s = int(time.time())
@@ -141,12 +144,23 @@ def seconds(name: str, text: str) -> int:
         raise InvalidArgument(f"{name} is {quote(text)}: want a time such as 2026-01-31T08:00:00Z") from None
 
 
-def columns_of(kinds: Iterable[str], quantities: Sequence[Quantity], counts: Sequence[Quantity]) -> list[Column]:
-    """List the columns of the kinds. Raises InvalidArgument for an unknown kind."""
+def _list_extras(pools: Iterable[PoolSpec]) -> set[str]:
+    """Return the extended resources of the pools."""
+    return {resource.kind for pool in pools for resource in pool.extras}
+
+
+def columns_of(
+    kinds: Iterable[str], quantities: Sequence[Quantity], counts: Sequence[Quantity], extras: Collection[str]
+) -> list[Column]:
+    """List the columns of the kinds; without any, of RESOURCE_KINDS. ``extras`` are the extended resources of pools.
+
+    Raises InvalidArgument for an unknown kind.
+    """
     wanted = list(dict.fromkeys(kinds)) or list(RESOURCE_KINDS)
     for kind in wanted:
-        if kind not in RESOURCE_KINDS:
-            raise InvalidArgument(f"{quote(kind)} is no kind of resource: want {', '.join(RESOURCE_KINDS)}")
+        if kind not in RESOURCE_KINDS and kind not in extras:
+            known = ", ".join([*RESOURCE_KINDS, *sorted(extras)])
+            raise InvalidArgument(f"{quote(kind)} is no kind of resource: want {known}")
     return [Column(quantity, kind) for kind in wanted for quantity in quantities] + [Column(each) for each in counts]
 
 

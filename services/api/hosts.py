@@ -15,7 +15,7 @@ from peloton.api.error_details import details_of
 from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
 from peloton.errors import ERRORS, NotFound, PelotonError, Unavailable
 from peloton.model.ids import PodId
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, to_extended
 from services.api.channels import AsyncLeaderChannels
 
 log = logging.getLogger(__name__)
@@ -141,4 +141,7 @@ def _total(answers: Sequence[hostmgr_pb2.ClusterCapacityResponse]) -> Resources 
     if not any(answer.host_count for answer in answers):
         return None
     amounts = [answer.registered if answer.HasField("registered") else answer.capacity for answer in answers]
-    return sum((Resources(a.cpu_milli, a.memory_mib, a.disk_mib, a.gpu_milli) for a in amounts), Resources())
+    return sum(
+        (Resources(a.cpu_milli, a.memory_mib, a.disk_mib, a.gpu_milli, to_extended(a.extended)) for a in amounts),
+        Resources(),
+    )

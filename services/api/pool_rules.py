@@ -9,8 +9,8 @@ from peloton.api.pod_parts import has_amounts, pod_resources
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import ROOT_POOL_ID
-from peloton.model.resources import RESOURCE_KINDS, UNLIMITED, Resources
-from peloton.model.respool import PoolSpec
+from peloton.model.resources import RESOURCE_KINDS, UNLIMITED, Resources, is_license
+from peloton.model.respool import PoolResource, PoolSpec
 from services.api.task_rules import number
 
 _MILLI_KINDS = frozenset({"cpu", "gpu"})
@@ -28,7 +28,8 @@ class PoolBounds:
 
     All tuples are in the order of RESOURCE_KINDS, amounts in the small units of ``Resources``. ``reservations`` are the
     pool's own, at ``path``: pods that cannot be preempted must fit into them. Amounts are unlimited without a pool.
-    ``kinds`` are the kinds of all clusters; empty if unknown.
+    ``kinds`` are the kinds of all clusters; empty if unknown. ``extended`` has the extended resources that the pool
+    names; there are none of others.
     """
 
     limits: tuple[int, ...]
@@ -36,6 +37,18 @@ class PoolBounds:
     reservations: tuple[int, ...] = (UNLIMITED,) * len(RESOURCE_KINDS)
     path: str = ""
     kinds: frozenset[str] = frozenset()
+    extended: tuple[ExtendedBound, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedBound:
+    """The tightest limit of an extended resource above a pool, the path of the pool that sets it, and the own
+    reservation."""
+
+    kind: str
+    limit: int
+    path: str
+    reservation: int
 
 
 def pool_fault(respool_id: str, pools: Sequence[PoolSpec]) -> str:
@@ -72,8 +85,17 @@ def pool_bounds(
         paths.append(path_of_limit)
     if not path:
         return PoolBounds(tuple(limits), tuple(paths), kinds=kinds)
-    reservations = tuple(r.reservation for r in path[0].resources)
-    return PoolBounds(tuple(limits), tuple(paths), reservations, candidates[0][1], kinds)
+    reservations = tuple(r.reservation for r in path[0].resources[: len(RESOURCE_KINDS)])
+    extended = tuple(_bound_extended(r, path, capacity) for r in path[0].extras)
+    return PoolBounds(tuple(limits), tuple(paths), reservations, candidates[0][1], kinds, extended)
+
+
+def _bound_extended(own: PoolResource, path: Sequence[PoolSpec], capacity: Resources | None) -> ExtendedBound:
+    limits = [(pool.resource(own.kind).limit, depth) for depth, pool in enumerate(path)]
+    if capacity is not None and not is_license(own.kind):
+        limits.append((dict(capacity.extended).get(own.kind, 0), len(path)))
+    limit, depth = min(limits)
+    return ExtendedBound(own.kind, limit, _path_text(path[depth:]), own.reservation)
 
 
 def _upwards(respool_id: str, pools: Iterable[PoolSpec]) -> list[PoolSpec]:
@@ -145,6 +167,17 @@ def _excess(subject: str, asked: Resources, is_revocable: bool, bounds: PoolBoun
         if amount <= limit or (kind == "cpu" and is_revocable):  # revocable cpu is slack, which no limit bounds
             continue
         yield f"{subject} asks {kind} {_wire(kind, amount)}, limit of resource pool {path} is {_wire(kind, limit)}"
+    known = {bound.kind: bound for bound in bounds.extended}
+    for kind, amount in asked.extended if bounds.path else ():
+        if kind not in known:
+            names = ", ".join(known) or "no extended resources"
+            yield (
+                f"{subject} asks {kind} {amount}, and resource pool {bounds.path} has none of it: it has {names} "
+                "(name the kind in the resources of the pool and of the pools above it)"
+            )
+        elif amount > known[kind].limit:
+            bound = known[kind]
+            yield f"{subject} asks {kind} {amount}, limit of resource pool {bound.path} is {bound.limit}"
 
 
 def _check_unreserved(
@@ -161,7 +194,10 @@ def _check_unreserved(
     is_preemptible = policy == _PREEMPTIBLE or (policy == _UNSET and config.sla.preemptible)
     if is_preemptible or _is_revocable(config, pod):
         return
-    for kind, amount, reservation in zip(RESOURCE_KINDS, asked, bounds.reservations, strict=True):
+    reserved = dict(zip(RESOURCE_KINDS, bounds.reservations, strict=True))
+    reserved |= {bound.kind: bound.reservation for bound in bounds.extended}
+    for kind, amount in asked.items():
+        reservation = reserved.get(kind, UNLIMITED)  # ``_excess`` has refused kinds that the pool does not name
         if amount > reservation:
             yield (
                 f"{subject} is not preemptible and asks {kind} {_wire(kind, amount)}, reservation of resource pool "

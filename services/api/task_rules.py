@@ -18,6 +18,7 @@ from peloton.api.config_bounds import (
     PORT_MAX,
     VOLUME_MB_MAX,
     VOLUME_PATH_MAX,
+    extended_fault,
 )
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, all_parts, has_several, main_name, ports
@@ -26,6 +27,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.lifecycle.constraints import pod_labels_named
+from peloton.model.resources import EXTENDED_AMOUNT_MAX, EXTENDED_KINDS_MAX
 from peloton.model.text import MULTI_LINE, control_character_fault, is_printable, quote, shorten
 
 NEVER_PREEMPTED = "a pod with a volume is never preempted: it can be neither preemptible nor revocable"
@@ -71,6 +73,14 @@ def _resource(pod: Part) -> Iterator[str]:
             yield f"{name} {number(value)} is negative"
         elif value > most:
             yield f"{name} {number(value)} is greater than {number(most)}, the most that a pod can ask"
+    extended = pod.resource.extended
+    if len(extended) > EXTENDED_KINDS_MAX:
+        yield f"extended has {len(extended)} resources, at most {EXTENDED_KINDS_MAX} are allowed"
+    for name, amount in sorted(extended.items()):
+        if fault := extended_fault(name):
+            yield f"extended: {fault}"
+        elif amount > EXTENDED_AMOUNT_MAX:
+            yield f"extended: {name} {amount} is greater than {EXTENDED_AMOUNT_MAX}, the most that a pod can ask"
 
 
 def label_faults(labels: Iterable[peloton_pb2.Label]) -> Iterator[str]:
@@ -215,6 +225,14 @@ def _daemon_terms(pod: task_pb2.TaskConfig) -> Iterator[str]:
             yield f"{name} is given for a daemon: its pods are ordinary ones, and alike"
 
 
+def _has_extended(pod: task_pb2.TaskConfig) -> bool:
+    return any(part.resource.extended for part in all_parts(pod))
+
+
+def _daemon_extended(_: task_pb2.TaskConfig) -> Iterator[str]:
+    yield "extended resources are given for a daemon: its pods take no part in pools, which share these"
+
+
 def _daemon_constraint(pod: task_pb2.TaskConfig) -> Iterator[str]:
     """Check that the constraint does not depend on pods: a daemon's host matches whatever runs there."""
     faults = list(_constraint(pod))
@@ -321,6 +339,7 @@ RULES: dict[int, tuple[tuple[Carries, Rule], ...]] = {
     ),
     job_pb2.DAEMON: (
         (lambda pod: pod.revocable or pod.controller, _daemon_terms),
+        (_has_extended, _daemon_extended),
         (lambda pod: pod.HasField("preemptionPolicy"), _daemon_preemption),
         (lambda pod: pod.HasField("executor"), _service_executor),
         (lambda pod: pod.HasField("healthCheck"), _service_health_check),

@@ -19,9 +19,8 @@ SPAN_DEFAULT_S = 30 * DAY_S
 SERIES_DAYS_MAX = 20_000
 """Limit of series times days that one call reads, in one statement: each is one page."""
 PER_HOUR = dict(zip(RESOURCE_KINDS, (1_000 * HOUR_S, 1_024 * HOUR_S, 1_024 * HOUR_S, 1_000 * HOUR_S), strict=True))
-"""Small units of Resources times seconds, for one core-, GiB- or GPU-hour."""
+"""Small units of Resources times seconds, for one core-, GiB- or GPU-hour; of other kinds HOUR_S."""
 QUANTITIES = (Quantity.ALLOCATION, Quantity.BORROWED, Quantity.LENT)
-COLUMNS = [Column(quantity, kind) for quantity in QUANTITIES for kind in RESOURCE_KINDS]
 
 
 class Period(NamedTuple):
@@ -33,11 +32,12 @@ class Period(NamedTuple):
 
 def read_usage(
     history: History, paths: Mapping[RespoolId, str], chosen: Collection[RespoolId], owners: Collection[str],
-    period: Period, is_daily: bool,
+    period: Period, is_daily: bool, extended: Collection[str] = (),
 ) -> pb.GetUsageResponse:  # fmt: skip
     """Sum usage of the ``chosen`` pools, and of ``owners`` in them or all. Raises InvalidArgument.
 
-    Pools that no longer exist are included in rows of owners if all pools are chosen.
+    ``extended`` are the extended resources of which hours are summed as well. Pools that no longer exist are included
+    in rows of owners if all pools are chosen.
     """
     pools = {pool_series(pool_id): (pool_id, "") for pool_id in chosen}
     named = {name: parse_owner_series(name) for name in history.list_names(OWNERS_PREFIX, HOUR_S, *period)}
@@ -56,25 +56,28 @@ def read_usage(
             f"{SERIES_DAYS_MAX} in one call: want a shorter time, fewer pools or one owner"
         )
     answer = pb.GetUsageResponse(start=rfc3339(period.start_s * NS_PER_S), end=rfc3339(period.end_s * NS_PER_S))
-    found = history.read([*pools, *by_owner], HOUR_S, *period, COLUMNS)
+    kinds = (*RESOURCE_KINDS, *sorted(extended))
+    columns = [Column(quantity, kind) for quantity in QUANTITIES for kind in kinds]
+    found = history.read([*pools, *by_owner], HOUR_S, *period, columns)
     for rows, keys in ((answer.pools, pools), (answer.owners, by_owner)):
         for name in sorted(keys, key=lambda name: (paths.get(keys[name][0], keys[name][0]), keys[name][1])):
             pool_id, owner = keys[name]
-            for day, hours in _hours(found.get(name, Series()), is_daily):
+            for day, hours in _hours(found.get(name, Series()), kinds, is_daily):
                 path = paths.get(pool_id, str(pool_id))
                 rows.add(day=day, path=path, pool_id=pool_id, owner=owner, hours=hours)
     return answer
 
 
-def _hours(series: Series, is_daily: bool) -> Iterator[tuple[str, list[pb.KindHours]]]:
+def _hours(series: Series, kinds: Sequence[str], is_daily: bool) -> Iterator[tuple[str, list[pb.KindHours]]]:
     """Yield the hours of each day with any, or of the whole time."""
     amounts = {column: _integral(series, values) for column, values in series.columns.items()}
     days = [at_s // DAY_S if is_daily else 0 for at_s in series.times_s]
     for day, group in groupby(range(len(days)), days.__getitem__):
         at, hours = list(group), []
-        for kind in RESOURCE_KINDS:
+        for kind in kinds:
+            unit = PER_HOUR.get(kind, HOUR_S)
             used, borrowed, lent = (
-                sum(of[index] for index in at) / PER_HOUR[kind] if (of := amounts.get(Column(quantity, kind))) else 0.0
+                sum(of[index] for index in at) / unit if (of := amounts.get(Column(quantity, kind))) else 0.0
                 for quantity in QUANTITIES
             )
             if used or lent:

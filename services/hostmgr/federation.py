@@ -252,8 +252,7 @@ class HostManagers:
         taken = sum((shape.resources * count for shape, count in gangs), Resources())
         with self._lock:
             if cluster in self._free:
-                left = self._free[cluster] - taken
-                self._free[cluster] = Resources(*(max(amount, 0) for amount in left))
+                self._free[cluster] = self._free[cluster].without(taken)
 
     def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
         """Returns the pods that no host of any cluster could take even if it were empty, with the reason. Raises

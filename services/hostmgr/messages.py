@@ -38,7 +38,7 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
 from peloton.model.reason import Infeasible
 from peloton.model.reservation import WaitingPod
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, to_extended
 from services.hostmgr.domain_messages import domains_from_wire, domains_to_wire, layout_from_wire, layout_to_wire
 from services.hostmgr.driver import CommandStart, Exchange
 
@@ -49,11 +49,13 @@ STRATEGIES = {strategy.value: strategy for strategy in Strategy}
 
 def resources_to_wire(resources: Resources) -> pb.Resources:
     cpu, memory, disk, gpu = resources
-    return pb.Resources(cpu_milli=cpu, memory_mib=memory, disk_mib=disk, gpu_milli=gpu)
+    extended = dict(resources.extended) if resources.extended else None
+    return pb.Resources(cpu_milli=cpu, memory_mib=memory, disk_mib=disk, gpu_milli=gpu, extended=extended)
 
 
 def resources_from_wire(wire: pb.Resources) -> Resources:
-    return Resources(wire.cpu_milli, wire.memory_mib, wire.disk_mib, wire.gpu_milli)
+    extended = to_extended(wire.extended) if wire.extended else ()
+    return Resources(wire.cpu_milli, wire.memory_mib, wire.disk_mib, wire.gpu_milli, extended)
 
 
 def sums_to_wire(sums: ClusterSums) -> pb.SumUpHostsResponse:

@@ -16,8 +16,10 @@ from peloton.scheduling.gangs import Footprint, Usage
 from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.ledger import IS_ALLOCATED, PENDING, JobLedger
 
-VOLUME_MIB = Footprint(tuple(Resources(disk_mib=1)), False, False, False, Workload.STATEFUL)
-"""The footprint of one MiB of a volume."""
+
+def volume_footprint(kinds: tuple[str, ...]) -> Footprint:
+    """Return the footprint of one MiB of a volume."""
+    return Footprint(Resources(disk_mib=1).row(kinds), False, False, False, Workload.STATEFUL)
 
 
 @dataclass(eq=False)
@@ -49,7 +51,7 @@ class Accounts:
             self.non_slack, self.slack, self.non_preemptible, self.controller, parts=parts, part_of=self.part_of
         )
         for (pool_id, _), size_mib in self.volumes.items():
-            self.hold(pool_id, VOLUME_MIB, size_mib)
+            self.hold(pool_id, volume_footprint(self.tree.kinds), size_mib)
 
     def want(self, pool_id: RespoolId, footprint: Footprint, count: int) -> None:
         """Add ``count`` queued pods to the pool's demand; a negative count takes them off. Unknown pools are
@@ -74,17 +76,18 @@ class Accounts:
             volumes[RespoolId(volume.respool_id), volume.job_id] += volume.size_mib
         if volumes != self.volumes:
             for key in volumes.keys() | self.volumes.keys():
-                self.hold(key[0], VOLUME_MIB, volumes[key] - self.volumes[key])
+                self.hold(key[0], volume_footprint(self.tree.kinds), volumes[key] - self.volumes[key])
             self.volumes = volumes
 
     def move_to(self, tree: PoolTree) -> Accounts:
-        """Return the same accounts under a changed tree, without pools that are gone."""
+        """Return the same accounts under a changed tree, without pools that are gone; it may have more kinds."""
         moved = Accounts(tree, self.volumes.copy(), self.part_of)
         pairs = [(row, self.tree.row[pool]) for pool, row in tree.row.items() if pool in self.tree.row]
         new, old = np.array(pairs, np.int64).T
+        known = slice(len(self.tree.kinds))
         for mine, theirs in zip((moved, *moved.parts), (self, *self.parts), strict=True):
             for column in COLUMNS:
-                getattr(mine, column)[new] = getattr(theirs, column)[old]
+                getattr(mine, column)[new, known] = getattr(theirs, column)[old]
         return moved
 
     def of_all(self, ledgers: Iterable[JobLedger], part_of: Mapping[Workload, int]) -> Accounts:

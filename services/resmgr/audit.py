@@ -13,7 +13,6 @@ from itertools import islice
 import numpy as np
 
 from peloton.model.ids import JobId
-from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.gangs import Footprint
 from peloton.scheduling.invariants import above_bounds, wrong_evictions
@@ -96,4 +95,4 @@ def faults(state: ResmgrState) -> Iterator[str]:
 def _compare(state: ResmgrState, column: str, counted: np.ndarray, kept: np.ndarray) -> Iterator[str]:
     for row, kind in np.argwhere(counted != kept).tolist():
         numbers = f"{kept[row, kind]} is kept, its pods add up to {counted[row, kind]}"
-        yield f"{column} of {RESOURCE_KINDS[kind]} of {state.tree.paths[row]}: {numbers}"
+        yield f"{column} of {state.tree.kinds[kind]} of {state.tree.paths[row]}: {numbers}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from itertools import islice, pairwise
 from operator import le
 
@@ -17,6 +18,7 @@ from peloton.model.host_pool import Workload
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import ALLOCATED, PodState, ShapeRange
+from peloton.model.resources import RESOURCE_KINDS
 from peloton.scheduling.gangs import Footprint, GangRun, Need, Needs
 from peloton.scheduling.tree import Ints
 
@@ -34,8 +36,9 @@ LEAVING = CODES[PodState.PREEMPTING]
 class FootprintRanges:
     """Footprints of the instances of a job, kept as maximal ranges; unknown instances have None."""
 
-    def __init__(self, job_type: JobType) -> None:
+    def __init__(self, job_type: JobType, kinds: tuple[str, ...]) -> None:
         self._job_type = job_type
+        self.kinds = kinds
         self._starts: list[int] = [0]
         self._values: list[Footprint | None] = [None]
         self._array: Ints | None = None
@@ -48,7 +51,7 @@ class FootprintRanges:
         for shape in islice(shapes, first, None):
             if shape.start >= end:
                 break
-            footprint = Footprint.of(shape.shape, workload_of(self._job_type, shape.shape))
+            footprint = Footprint.of(shape.shape, workload_of(self._job_type, shape.shape), self.kinds)
             self._set(max(shape.start, start), min(shape.start + shape.count, end), footprint)
 
     def _set(self, start: int, end: int, value: Footprint) -> None:
@@ -65,6 +68,13 @@ class FootprintRanges:
         starts[first:last] = [at for at, _ in new]
         values[first:last] = [what for _, what in new]
         self._array = None
+
+    def widen(self, kinds: tuple[str, ...]) -> FootprintRanges:
+        """Return the same footprints with more kinds."""
+        wider, by = copy(self), len(kinds) - len(self.kinds)
+        wider.kinds, wider._starts = kinds, [*self._starts]
+        wider._values = [value and value.widen(by) for value in self._values]
+        return wider
 
     def pieces(self, start: int, count: int) -> Iterator[tuple[int, int, Footprint]]:
         """Yield ``(start, count, footprint)`` in order, covering the range; assert that it is known."""
@@ -89,7 +99,7 @@ class FootprintRanges:
 
 
 class JobLedger:
-    def __init__(self, job: JobRecord) -> None:
+    def __init__(self, job: JobRecord, kinds: tuple[str, ...] = RESOURCE_KINDS) -> None:
         self.job_id: JobId = job.job_id
         self.pool_id: RespoolId = job.respool_id
         self.owner = job.owning_team
@@ -101,10 +111,18 @@ class JobLedger:
         self.held_until_ns: Ints | None = None  # [instances]: end of the backoff of PENDING pods; None: no backoff
         self.last_due_ns = 0  # the latest of them
         self.config_version = job.config_version
-        self.footprints = FootprintRanges(job.type)
+        self.footprints = FootprintRanges(job.type, kinds)
         self.states: NDArray[np.uint8] = np.zeros(job.instance_count, np.uint8)
         self.pending_count = 0
         self.allocated_count = 0
+
+    def widen(self, kinds: tuple[str, ...]) -> JobLedger:
+        """Return the same ledger with more kinds of resources."""
+        wider = copy(self)
+        wider.footprints = self.footprints.widen(kinds)
+        by = len(kinds) - len(self.footprints.kinds)
+        wider.held = Counter({footprint.widen(by): count for footprint, count in self.held.items()})
+        return wider
 
     @property
     def is_over(self) -> bool:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from peloton.api.convert_pool import UNITS
+from peloton.api.convert_pool import wire_amount
 from peloton.model.ids import ROOT_POOL_ID
-from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.model.resources import UNLIMITED
 from peloton.scheduling.admission import Admitted
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.gangs import QueueKind
@@ -40,7 +40,7 @@ class PoolGauges:
         def read(_: CallbackOptions) -> Iterable[Observation]:
             state = self._state()
             amounts = amounts_of(state).get(quantity)
-            return [] if amounts is None else _observations(state.tree.paths, amounts)
+            return [] if amounts is None else _observations(state.tree, amounts)
 
         return read
 
@@ -139,8 +139,8 @@ def amounts_of(state: ResmgrState) -> Mapping[str, Ints]:
     return amounts
 
 
-def _observations(paths: tuple[str, ...], amounts: Ints) -> Iterable[Observation]:
-    for path, row in zip(paths, amounts.tolist(), strict=False):
-        for kind, amount in zip(RESOURCE_KINDS, row, strict=True):
+def _observations(tree: PoolTree, amounts: Ints) -> Iterable[Observation]:
+    for path, row in zip(tree.paths, amounts.tolist(), strict=False):
+        for kind, amount in zip(tree.kinds, row, strict=False):
             if amount < UNLIMITED:
-                yield Observation(amount / UNITS[kind], {"pool": path, "kind": kind})
+                yield Observation(wire_amount(kind, amount), {"pool": path, "kind": kind})

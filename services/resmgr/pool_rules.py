@@ -7,21 +7,27 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from peloton.api.config_bounds import CONTROLLER_PERCENT_MAX, POOL_KINDS, POOL_NAME_MAX, SLACK_PERCENT_MAX
-from peloton.api.convert_pool import UNITS, pool_spec
+from peloton.api.config_bounds import (
+    CONTROLLER_PERCENT_MAX,
+    POOL_KINDS,
+    POOL_NAME_MAX,
+    SLACK_PERCENT_MAX,
+    extended_fault,
+)
+from peloton.api.convert_pool import UNITS, pool_spec, wire_amount
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound
 from peloton.errors import Reason as ErrorReason
 from peloton.lifecycle.reason_text import queue_text
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.reason import Reason
-from peloton.model.resources import RESOURCE_KINDS, UNLIMITED
+from peloton.model.resources import EXTENDED_KINDS_MAX, LICENSE_PREFIX, RESOURCE_KINDS, UNLIMITED, is_license
 from peloton.model.respool import PoolResource, PoolSpec
 from peloton.model.text import MULTI_LINE, control_character_fault, quote, shorten
-from peloton.scheduling.admission import Ledger, first_refusal
+from peloton.scheduling.admission import Ledger
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.gangs import GangRun, Usage
-from peloton.scheduling.tree import Ints, PoolTree, build_tree
+from peloton.scheduling.tree import Ints, PoolTree, build_tree, list_kinds
 from services.resmgr.state import ResmgrState
 
 NOT_FOUND = "resource pool not found"
@@ -32,10 +38,6 @@ class PoolNameTaken(AlreadyExists):
 
 
 # -- conversion -----------------------------------------------------------------------------------------------------
-
-
-def wire_amount(kind: str, amount: int) -> float:
-    return amount / UNITS[kind]
 
 
 def with_defaults(config: pb.ResourcePoolConfig) -> pb.ResourcePoolConfig:
@@ -77,6 +79,8 @@ def check_config(
         paths = f"{state.path_of(actual)} is the parent, not {state.path_of(parent_id)}"
         raise InvalidArgument(f"parent override not allowed, actual {actual}, override {parent_id} ({paths})")
     spec = pool_spec(pool_id, config)
+    _check_known(state, spec)
+    _check_kinds([*(pool for pool in configs.values() if pool.respool_id != pool_id), spec])
     _check_limits(state, spec)
     siblings = [p for p in configs.values() if p.parent_id == parent_id and p.respool_id != pool_id]
     if any(sibling.name == spec.name for sibling in siblings):
@@ -97,10 +101,8 @@ def check_values(config: pb.ResourcePoolConfig) -> None:
     seen: set[str] = set()
     for resource in config.resources:
         kind = resource.kind
-        if kind not in POOL_KINDS:
-            raise InvalidArgument(
-                f"resource pool config has unknown resource type {shorten(kind)} (there are {', '.join(POOL_KINDS)})"
-            )
+        if kind not in POOL_KINDS and (fault := extended_fault(kind)):
+            raise InvalidArgument(f"resource pool config: {fault}")
         if kind in seen:
             raise InvalidArgument(f"resource pool config has multiple configurations for resource type {kind}")
         seen.add(kind)
@@ -111,6 +113,8 @@ def check_values(config: pb.ResourcePoolConfig) -> None:
         ):
             if not math.isfinite(value):
                 raise InvalidArgument(f"resource {kind}, {name} {value} is not a finite number")
+            if kind not in POOL_KINDS and name != "share" and not value.is_integer():
+                raise InvalidArgument(f"resource {kind}, {name} {number(value)} is not a whole number")
         for name, value in (("Reservation", resource.reservation), ("Share", resource.share)):
             if value < 0:
                 raise InvalidArgument(
@@ -147,41 +151,64 @@ def _check_texts(config: pb.ResourcePoolConfig) -> None:
 def _check_amounts(config: pb.ResourcePoolConfig) -> None:
     """Refuse amounts so small that they would be stored as 0. The original has no such rule."""
     for resource in config.resources:
-        least = 1 / UNITS[resource.kind]
+        least = 1 / UNITS.get(resource.kind, 1)
         for name, value in (("reservation", resource.reservation), ("limit", resource.limit)):
             if 0 < value < least:
                 amount = f"{name} {number(value)} is less than {number(least)}, the smallest amount"
                 raise InvalidArgument(f"resource {resource.kind}, {amount}")
 
 
-def _bounds_of(state: ResmgrState, pool_id: RespoolId) -> dict[str, tuple[int, int]]:
-    """Return kind -> (reservation, limit) of a pool.
+def _bounds_of(state: ResmgrState, pool_id: RespoolId, kind: str) -> tuple[int, int]:
+    """Return reservation and limit of a pool.
 
     For the root both are the capacity of all hosts, up or not: a pool that fits the cluster stays valid while some
-    hosts are in maintenance.
+    hosts are in maintenance. Licenses belong to no host: pools below the root may have any number.
     """
     if pool_id == ROOT_POOL_ID:
-        return {kind: (amount, amount) for kind, amount in zip(RESOURCE_KINDS, state.registered, strict=True)}
-    return {r.kind: (r.reservation, r.limit) for r in state.pools[pool_id].resources}
+        amount = UNLIMITED if is_license(kind) else dict(state.registered.items()).get(kind, 0)
+        return amount, amount
+    own = state.pools[pool_id].resource(kind)
+    return own.reservation, own.limit
+
+
+def _check_known(state: ResmgrState, spec: PoolSpec) -> None:
+    """Refuse a name without a prefix that no host announces: it is probably a misspelt one."""
+    known = {*state.tree.kinds, *(kind for kind, _ in state.registered.items())}
+    for kind in (r.kind for r in spec.extras):
+        if "/" not in kind and kind not in known:
+            names = ", ".join([*POOL_KINDS, *sorted(known.difference(POOL_KINDS))])
+            raise InvalidArgument(
+                f"resource pool config has unknown resource type {shorten(kind)} (there are {names}; a name that no "
+                f"host announces now needs a prefix: example.com/NAME, {LICENSE_PREFIX}NAME)"
+            )
+
+
+def _check_kinds(pools: list[PoolSpec]) -> None:
+    """Refuse more kinds of extended resources than the pools may have together."""
+    found = list_kinds(pools)[len(RESOURCE_KINDS) :]
+    if len(found) > EXTENDED_KINDS_MAX:
+        raise InvalidArgument(
+            f"resource pools would have {len(found)} extended resources, at most {EXTENDED_KINDS_MAX} are allowed: "
+            f"{', '.join(found)}"
+        )
 
 
 def _resources_in_wire_order(spec: PoolSpec) -> Iterator[PoolResource]:
-    by_kind = {resource.kind: resource for resource in spec.resources}
-    yield from (by_kind[kind] for kind in POOL_KINDS)
+    yield from (spec.resource(kind) for kind in POOL_KINDS)
+    yield from spec.extras
 
 
 def _amount(kind: str, amount: int) -> str:
     return number(wire_amount(kind, amount))
 
 
-def _present_reservations(state: ResmgrState, spec: PoolSpec) -> dict[str, int]:
-    """Return kind -> reservation that a pool below the root already has.
+def _present_reservation(state: ResmgrState, spec: PoolSpec, kind: str) -> int:
+    """Return the reservation that a pool below the root already has.
 
     It may be sent again although hosts were lost since, but not raised.
     """
     is_known = spec.parent_id == ROOT_POOL_ID and spec.respool_id in state.pools
-    bounds = _bounds_of(state, spec.respool_id).items() if is_known else ()
-    return dict.fromkeys(RESOURCE_KINDS, 0) | {kind: reservation for kind, (reservation, _) in bounds}
+    return state.pools[spec.respool_id].resource(kind).reservation if is_known else 0
 
 
 def _check_limits(state: ResmgrState, spec: PoolSpec) -> None:
@@ -191,9 +218,8 @@ def _check_limits(state: ResmgrState, spec: PoolSpec) -> None:
     """
     if spec.parent_id == ROOT_POOL_ID:
         return
-    parent = _bounds_of(state, spec.parent_id)
     for r in _resources_in_wire_order(spec):
-        limit = parent[r.kind][1]
+        _, limit = _bounds_of(state, spec.parent_id, r.kind)
         if r.limit > limit:
             mine, theirs = _amount(r.kind, r.limit), _amount(r.kind, limit)
             above = state.path_of(spec.parent_id)
@@ -203,12 +229,11 @@ def _check_limits(state: ResmgrState, spec: PoolSpec) -> None:
 
 
 def _check_reservations(state: ResmgrState, spec: PoolSpec, siblings: list[PoolSpec]) -> None:
-    parent, has = _bounds_of(state, spec.parent_id), _present_reservations(state, spec)
     for r in _resources_in_wire_order(spec):
-        kind = RESOURCE_KINDS.index(r.kind)
-        total = r.reservation + sum(sibling.resources[kind].reservation for sibling in siblings)
-        if total > parent[r.kind][0] and r.reservation > has[r.kind]:
-            mine, theirs = _amount(r.kind, total), _amount(r.kind, parent[r.kind][0])
+        reserved, _ = _bounds_of(state, spec.parent_id, r.kind)
+        total = r.reservation + sum(sibling.resource(r.kind).reservation for sibling in siblings)
+        if total > reserved and r.reservation > _present_reservation(state, spec, r.kind):
+            mine, theirs = _amount(r.kind, total), _amount(r.kind, reserved)
             rest = _amount(r.kind, total - r.reservation)
             raise InvalidArgument(
                 f"Aggregated child reservation {mine} of kind `{r.kind}` exceed parent `{spec.parent_id}` "
@@ -220,8 +245,10 @@ def beyond_hosts(state: ResmgrState, spec: PoolSpec) -> list[str]:
     """Return warnings about amounts of a pool that exceed the capacity of the hosts that are up."""
     assert state.capacity is not None
     texts = []
-    for r, up in zip(spec.resources, state.capacity, strict=True):
-        if not up < r.limit < UNLIMITED:
+    hosts = dict(state.capacity.items())
+    for r in spec.resources:
+        up = hosts.get(r.kind, 0)
+        if is_license(r.kind) or not up < r.limit < UNLIMITED:
             continue
         limit, have = _amount(r.kind, r.limit), _amount(r.kind, up)
         both = f"reservation {_amount(r.kind, r.reservation)} and limit {limit} are"
@@ -243,7 +270,7 @@ def load_text(state: ResmgrState, row: int) -> str:
     accounts = state.accounts
 
     def shown(amounts: Ints) -> str:
-        some = [f"{kind} {_amount(kind, n)}" for kind, n in zip(RESOURCE_KINDS, amounts.tolist(), strict=True) if n]
+        some = [f"{kind} {_amount(kind, n)}" for kind, n in zip(state.tree.kinds, amounts.tolist(), strict=True) if n]
         return ", ".join(some) or "nothing"
 
     held, wanted = accounts.non_slack[row] + accounts.slack[row], accounts.demand[row] + accounts.slack_demand[row]
@@ -256,7 +283,9 @@ def _check_queued(state: ResmgrState, spec: PoolSpec) -> None:
     row = state.tree.row.get(spec.respool_id)
     if row is None:
         return
-    before, after = _final_check(state, state.tree), _final_check(state, build_tree([*_others(state, spec), spec]))
+    changed = [*_others(state, spec), spec]
+    kinds = list_kinds(changed, state.tree.kinds)  # the order of the needs of waiting runs
+    before, after = _final_check(state, state.tree), _final_check(state, build_tree(changed, kinds))
     for pool_id, queues in state.waiting.pools.items():
         at = state.tree.row.get(pool_id)
         if at is None or (at != row and row not in state.tree.ancestors[at]):
@@ -266,11 +295,10 @@ def _check_queued(state: ResmgrState, spec: PoolSpec) -> None:
             if refusal is not None and before(pool_id, run) is None:
                 job = f"job {run.job_id} waits in {state.tree.paths[at]}"
                 raise InvalidArgument(f"{job}, and could never be admitted then: {queue_text(refusal)}")
-    for number, resource in enumerate(spec.resources):
-        held = int(state.accounts.non_preemptible[row, number])
-        own = resource.reservation
-        if state.preempts and own < held and own < int(state.tree.reservation[row, number]):
-            kind, mine, theirs = resource.kind, _amount(resource.kind, own), _amount(resource.kind, held)
+    for column, kind in enumerate(state.tree.kinds):
+        held, own = int(state.accounts.non_preemptible[row, column]), spec.resource(kind).reservation
+        if state.preempts and own < held and own < int(state.tree.reservation[row, column]):
+            mine, theirs = _amount(kind, own), _amount(kind, held)
             raise InvalidArgument(
                 f"resource {kind}, reservation {mine} is less than {theirs} that non-preemptible pods hold"
             )
@@ -289,19 +317,19 @@ def _final_check(state: ResmgrState, tree: PoolTree) -> Callable[[RespoolId, Gan
     total = np.full_like(tree.limit, UNLIMITED)
     usage = Usage(*(np.zeros_like(tree.limit) for _ in range(4)))
     ledger = Ledger(tree, Entitlement(total, total, total), usage, state.preempts)
-    return lambda pool_id, run: first_refusal(run, ledger.bounds(tree.row[pool_id], run), is_final=True)
+    return lambda pool_id, run: ledger.first_refusal(run, ledger.bounds(tree.row[pool_id], run), is_final=True)
 
 
 def _check_children(spec: PoolSpec, children: list[PoolSpec]) -> None:
     """Keep a parent's limit and reservation above those of its children. The original has no such rule."""
-    for r in _resources_in_wire_order(spec):
-        kind = RESOURCE_KINDS.index(r.kind)
+    kinds = dict.fromkeys([*POOL_KINDS, *(r.kind for pool in (spec, *children) for r in pool.extras)])
+    for r in map(spec.resource, kinds):
         for child in children:
-            limit = child.resources[kind].limit
+            limit = child.resource(r.kind).limit
             if r.limit < limit:
                 mine, theirs = _amount(r.kind, r.limit), _amount(r.kind, limit)
                 raise InvalidArgument(f"resource {r.kind}, limit {mine} is less than {theirs} of child {child.name}")
-        total = sum(child.resources[kind].reservation for child in children)
+        total = sum(child.resource(r.kind).reservation for child in children)
         if r.reservation < total:
             mine, theirs = _amount(r.kind, r.reservation), _amount(r.kind, total)
             raise InvalidArgument(f"resource {r.kind}, reservation {mine} is less than {theirs} of the child pools")

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from peloton.api.config_bounds import POOL_KINDS
-from peloton.api.convert_pool import pool_spec
+from peloton.api.convert_pool import pool_spec, wire_amount
 from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError, Reason, Unavailable
@@ -252,22 +252,28 @@ class _View:
             config=self._root_config() if row == 0 else self._configs.get(pool_id),
             parent=ResourcePoolID(value=tree.ids[tree.parent[row]]) if row else None,
             children=[ResourcePoolID(value=child) for child in self.children(pool_id)],
-            usage=[self._usage(row, kind) for kind in POOL_KINDS],
+            usage=[self._usage(row, kind) for kind in (*POOL_KINDS, *self._list_extras(pool_id))],
             path=pb.ResourcePoolPath(value=tree.paths[row]),
         )
 
+    def _list_extras(self, pool_id: RespoolId) -> tuple[str, ...]:
+        """Return the extended resources that the pool names; of the root all that there are."""
+        if pool_id == ROOT_POOL_ID:
+            return self._state.tree.kinds[len(RESOURCE_KINDS) :]
+        return tuple(resource.kind for resource in self._state.pools[pool_id].extras)
+
     def _usage(self, row: int, kind: str) -> pb.ResourceUsage:
-        column = RESOURCE_KINDS.index(kind)
+        column = self._state.tree.kinds.index(kind)
         held, slack = int(self._non_slack[row, column]), int(self._slack[row, column])
-        return pb.ResourceUsage(
-            kind=kind, allocation=pool_rules.wire_amount(kind, held), slack=pool_rules.wire_amount(kind, slack)
-        )
+        return pb.ResourceUsage(kind=kind, allocation=wire_amount(kind, held), slack=wire_amount(kind, slack))
 
     def _root_config(self) -> pb.ResourcePoolConfig:
-        capacity = self._state.capacity
-        amounts = dict(zip(RESOURCE_KINDS, capacity, strict=True)) if capacity is not None else {}
+        capacity, tree = self._state.capacity, self._state.tree
+        amounts = (
+            dict(zip(tree.kinds, tree.compute_capacity(capacity).tolist(), strict=True)) if capacity is not None else {}
+        )
         resources = []
-        for kind in POOL_KINDS if amounts else ():
-            amount = pool_rules.wire_amount(kind, amounts[kind])
+        for kind in (*POOL_KINDS, *self._list_extras(ROOT_POOL_ID)) if amounts else ():
+            amount = wire_amount(kind, amounts[kind])
             resources.append(pb.ResourceConfig(kind=kind, reservation=amount, limit=amount, share=1))
         return pb.ResourcePoolConfig(name="root", policy=pb.PriorityFIFO, resources=resources)

@@ -54,6 +54,15 @@ class WaitingRuns:
         self._tidy(pool_id)
         return {seq: np.sort(np.concatenate(pieces)) for seq, pieces in sorted(spans.items())}
 
+    def widen(self, by: int) -> WaitingRuns:
+        """Return the same queues with ``by`` more kinds of resources."""
+        wider = WaitingRuns()
+        wider.pools = {
+            pool_id: {kind: [run.widen(by) for run in queue] for kind, queue in queues.items()}
+            for pool_id, queues in self.pools.items()
+        }
+        return wider
+
     def of_pool(self, pool_id: RespoolId) -> Iterator[tuple[QueueKind, Sequence[GangRun]]]:
         yield from sorted(self.pools.get(pool_id, {}).items())
 

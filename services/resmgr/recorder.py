@@ -140,11 +140,11 @@ def pool_amounts(
     arrays[Quantity.SLACK_ALLOCATION] = tree.roll_up(state.accounts.slack)
     for quantity in (Quantity.RESERVATION, Quantity.LIMIT):
         arrays[quantity] = arrays[quantity].copy()
-        arrays[quantity][0] = tuple(state.capacity)
+        arrays[quantity][0] = tree.compute_capacity(state.capacity)
     lending = compute_lending(tree, arrays[Quantity.RESERVATION], arrays[Quantity.ALLOCATION])
     arrays |= {Quantity.BORROWED: lending.borrowed, Quantity.LENT: lending.lent}
     for quantity, array in arrays.items():
-        columns = [Column(quantity, kind) for kind in RESOURCE_KINDS]
+        columns = [Column(quantity, kind) for kind in tree.kinds]
         for pool_id, row in zip(tree.ids[:POOLS_MAX], array.tolist(), strict=False):
             pool = found.setdefault(pool_series(pool_id), {})
             pool.update((column, amount) for column, amount in zip(columns, row, strict=True) if amount)
@@ -174,9 +174,9 @@ def owner_amounts(state: ResmgrState) -> dict[str, Amounts]:
     held = dict[tuple[int, str], Ints]()  # by row of the pool and name of the series
     for (pool_id, owner), footprints in pods.items():
         if (row := tree.row.get(pool_id)) is not None:
-            held[row, owner_series(pool_id, owner)] = _sum_needs(footprints)
+            held[row, owner_series(pool_id, owner)] = _sum_needs(tree, footprints)
     for row, name in sorted(held, key=lambda key: -int(held[key][0]))[OWNERS_MAX:]:
-        rest = held.setdefault((row, owner_series(tree.ids[row], None)), _sum_needs({}))
+        rest = held.setdefault((row, owner_series(tree.ids[row], None)), _sum_needs(tree, {}))
         rest += held.pop((row, name))
     allocation = state.accounts.non_slack + state.accounts.slack
     borrowed = np.maximum(allocation - tree.reservation, 0)
@@ -187,15 +187,15 @@ def owner_amounts(state: ResmgrState) -> dict[str, Amounts]:
         found[name] = {
             Column(quantity, kind): amount
             for quantity, of_kinds in amounts.items()
-            for kind, amount in zip(RESOURCE_KINDS, of_kinds, strict=True)
+            for kind, amount in zip(tree.kinds, of_kinds, strict=True)
             if amount
         }
     return found
 
 
-def _sum_needs(footprints: Mapping[Footprint, int]) -> Ints:
+def _sum_needs(tree: PoolTree, footprints: Mapping[Footprint, int]) -> Ints:
     """Return the resources that these pods hold, ``[R]``."""
-    sums = np.zeros(len(RESOURCE_KINDS), np.int64)
+    sums = np.zeros(len(tree.kinds), np.int64)
     for footprint, count in footprints.items():
         sums += np.multiply(footprint.need, count)
     return sums
@@ -226,5 +226,5 @@ def cluster_amounts(sums: ClusterSums) -> Amounts:
         Quantity.USE: sums.use,
     }
     for quantity, resources in by_kind.items():
-        amounts |= {Column(quantity, kind): amount for kind, amount in zip(RESOURCE_KINDS, resources, strict=True)}
+        amounts |= {Column(quantity, kind): amount for kind, amount in resources.items()}
     return amounts

@@ -43,7 +43,7 @@ def rebuild(records: Storage) -> ResmgrState:
             queued = sorted(ranges, key=lambda span: span.start)
             in_backoff = [(span.start, span.count, span.held_until_ns) for span in queued if span.held_until_ns]
             for span in queued:
-                state.ledger(pods.job).footprints.learn(shapes[span.config_version], span.start, span.count)
+                state.learn(pods.job, shapes[span.config_version], span.start, span.count)
             state.enqueue(pods.job, (), _join_ranges(queued), queue_seq, in_backoff)
     return state
 

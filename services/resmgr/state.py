@@ -26,7 +26,7 @@ from peloton.scheduling.compartments import Compartment, compartments, part_of
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.gangs import Footprint, GangRun
-from peloton.scheduling.tree import PoolTree, build_tree
+from peloton.scheduling.tree import PoolTree, build_tree, list_kinds
 from services.resmgr.accounts import Accounts
 from services.resmgr.in_backoff import Releases, find_held_gangs, loads_of, skip_held
 from services.resmgr.ledger import CODES, HOLDING, IS_ALLOCATED, LEAVING, PENDING, JobLedger
@@ -96,14 +96,23 @@ class ResmgrState:
     def drop_pool(self, pool_id: RespoolId) -> None:
         self._set_pools({key: pool for key, pool in self.pools.items() if key != pool_id})
 
-    def _set_pools(self, pools: dict[RespoolId, PoolSpec]) -> None:
-        old = self.tree
-        self.pools, self.tree = pools, build_tree(pools.values())
+    def _set_pools(self, pools: dict[RespoolId, PoolSpec], kinds: tuple[str, ...] = ()) -> None:
+        old, kinds = self.tree, list_kinds(pools.values(), kinds or self.tree.kinds)
+        if by := len(kinds) - len(old.kinds):  # others may share these objects with a plan: they are not changed
+            self.jobs = {job_id: ledger.widen(kinds) for job_id, ledger in self.jobs.items()}
+            self.waiting = self.waiting.widen(by)
+        self.pools, self.tree = pools, build_tree(pools.values(), kinds)
         self.accounts = self.accounts.move_to(self.tree)
         for job in self.jobs.values():  # jobs of pools that were unreachable until now
             if job.pool_id not in old.row and job.pool_id in self.tree.row:
                 self.accounts.count(job)
         self.entitlement, self.admission = None, Admission()
+
+    def _learn_kinds(self, shapes: Sequence[ShapeRange]) -> None:
+        """Add the extended resources that no pool names any more, and pods of these shapes still request."""
+        asked = {name for each in shapes for name, _ in each.shape.resources.extended}
+        if more := asked.difference(self.tree.kinds):
+            self._set_pools(self.pools, (*self.tree.kinds, *sorted(more)))
 
     def check_queue(self, job: JobRecord) -> None:
         """Raise NotFound or InvalidArgument unless gangs of this job may be queued in its pool."""
@@ -117,11 +126,16 @@ class ResmgrState:
 
     def ledger(self, job: JobRecord) -> JobLedger:
         """Return the ledger of the job, created if necessary."""
-        ledger = self.jobs.setdefault(job.job_id, JobLedger(job))
+        ledger = self.jobs.setdefault(job.job_id, JobLedger(job, self.tree.kinds))
         ledger.grow(job.instance_count)
         if ledger.gang_due_ns:
             self.in_backoff.add(job.job_id)
         return ledger
+
+    def learn(self, job: JobRecord, shapes: Sequence[ShapeRange], start: int, count: int) -> None:
+        """Learn the footprints of instances ``start .. start+count-1`` of the job, in recovery."""
+        self._learn_kinds(shapes)
+        self.ledger(job).footprints.learn(shapes, start, count)
 
     def enqueue(
         self,
@@ -135,6 +149,7 @@ class ResmgrState:
 
         In recovery some of them are in backoff: ``(start, count, end of the backoff)``.
         """
+        self._learn_kinds(shapes)
         ledger = self.ledger(job)
         self.next_seq = max(self.next_seq, queue_seq + 1)
         queued = 0
@@ -156,6 +171,7 @@ class ResmgrState:
 
         Return the number of pods.
         """
+        self._learn_kinds(shapes)
         ledger, last_seq, pods = self.ledger(job), self.next_seq - 1, 0
         back: dict[int, list[np.ndarray]] = {}
         for queue_seq, start, count in queued:
@@ -190,6 +206,7 @@ class ResmgrState:
     ) -> None:
         """Count instances ``(start, count)`` as holding resources, in recovery. ``is_leaving``: they have been
         evicted."""
+        self._learn_kinds(shapes)
         ledger = self.ledger(job)
         for start, count in ranges:
             ledger.grow(start + count)
@@ -378,7 +395,7 @@ class ResmgrState:
         }
         held = find_held_gangs(tree, self.waiting, [self.jobs[job_id] for job_id in sorted(self.in_backoff)], now_ns)
         waiting, demand, slack_demand = skip_held(held, waiting, accounts.demand, accounts.slack_demand)
-        capacity = np.array(tuple(self.capacity), np.int64)
+        capacity = tree.compute_capacity(self.capacity)
         self._releases.note(tree, capacity, held, now_ns)
         return Snapshot(
             tree,

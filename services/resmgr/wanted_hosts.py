@@ -35,7 +35,8 @@ def find_wanted_hosts(state: ResmgrState) -> list[tuple[Workload, Resources, int
         headroom[row] -= np.multiply(run.need, count)
         for workload, need in run.needs:
             if _count_fitting(need, free[state.accounts.part_of[workload]]) == 0:
-                found[workload, Resources(*(-(-amount // run.gang_size) for amount in need))] += count * run.gang_size
+                of_one = [-(-amount // run.gang_size) for amount in need]
+                found[workload, Resources.from_row(state.tree.kinds, of_one)] += count * run.gang_size
     return [(workload, asked, count) for (workload, asked), count in found.items() if count]
 
 

@@ -135,7 +135,7 @@ def _facts_from_rest(text: str) -> InstanceFacts:
     kills = bool(more[0]) if more else False
     placement = more[3] if len(more) > 3 else {}
     shape = PodShape(
-        resources=Resources(*amounts),
+        resources=replace(Resources(*amounts), extended=tuple(map(tuple, placement.get("extended", ())))),
         port_count=ports,
         revocable=bool(revocable),
         preemptible=bool(preemptible),
@@ -165,6 +165,8 @@ def _placement_to_json(shape: PodShape) -> list[dict[str, Any]]:
     found: dict[str, Any] = {}
     if shape.strategy not in _FIRST_STRATEGIES:
         found["strategy"] = shape.strategy.value
+    if shape.resources.extended:
+        found["extended"] = shape.resources.extended
     if shape.volume_mib:
         found["volume_mib"] = shape.volume_mib
     if shape.layout and shape.layout.spread:
@@ -271,6 +273,6 @@ pod_event = Mapper(PodEvent, POD_EVENT).record
 
 
 def pool_to_text(pool: PoolSpec) -> str:
-    kinds = [[r.kind, r.reservation, r.limit, r.share, r.type.value] for r in pool.resources]
+    kinds = [[r.kind, r.reservation, r.limit, r.share, r.type.value] for r in pool.resources if r not in pool.extras]
     percents = [pool.controller_limit_percent, pool.slack_limit_percent]
     return json.dumps([pool.respool_id, pool.parent_id, pool.name, kinds, *percents, pool.policy])

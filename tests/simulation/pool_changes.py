@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from peloton.api.convert_pool import SHARE_UNITS
+from peloton.api.convert_pool import SHARE_UNITS, wire_amount
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.model.respool import PoolSpec, ReservationType
-from services.resmgr.pool_rules import wire_amount, with_defaults
+from services.resmgr.pool_rules import with_defaults
 
 
 def change_pool(random: Random, pool: PoolSpec) -> PoolSpec:

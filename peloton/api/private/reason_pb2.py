@@ -24,27 +24,31 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/private/reason.proto\x12\x16peloton.private.reason\"U\n\x07\x41mounts\x12\x11\n\tcpu_milli\x18\x01 \x01(\x03\x12\x12\n\nmemory_mib\x18\x02 \x01(\x03\x12\x10\n\x08\x64isk_mib\x18\x03 \x01(\x03\x12\x11\n\tgpu_milli\x18\x04 \x01(\x03\"z\n\rRefusingHosts\x12\x12\n\nhost_count\x18\x01 \x01(\r\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06wanted\x18\x04 \x01(\x03\x12\x0c\n\x04left\x18\x05 \x01(\x03\x12\r\n\x05\x62ound\x18\x06 \x01(\x03\x12\x0c\n\x04name\x18\x07 \x01(\t\"b\n\x06NoHost\x12\x11\n\tpod_count\x18\x01 \x01(\r\x12\x0f\n\x07is_gang\x18\x02 \x01(\x08\x12\x34\n\x05hosts\x18\x03 \x03(\x0b\x32%.peloton.private.reason.RefusingHosts\"\x80\x01\n\rClusterReason\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12,\n\x04pods\x18\x03 \x03(\x0b\x32\x1e.peloton.private.reason.NoHost\x12\x12\n\nmore_count\x18\x04 \x01(\r\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"\xfe\x01\n\nInfeasible\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x12\n\nhost_count\x18\x02 \x01(\r\x12\x15\n\rmeeting_count\x18\x03 \x01(\r\x12\x15\n\rallowed_count\x18\x04 \x01(\r\x12\x12\n\nconstraint\x18\x05 \x01(\t\x12/\n\x06wanted\x18\x06 \x01(\x0b\x32\x1f.peloton.private.reason.Amounts\x12\x30\n\x07largest\x18\x07 \x01(\x0b\x32\x1f.peloton.private.reason.Amounts\x12\x14\n\x0cserved_count\x18\x08 \x01(\r\x12\x10\n\x08workload\x18\t \x01(\t\"E\n\rInfeasibility\x12\x34\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\".peloton.private.reason.Infeasible\"\xd9\x01\n\rRequeueReason\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x11\n\tgang_size\x18\x03 \x01(\r\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\x12\x39\n\ninfeasible\x18\x05 \x03(\x0b\x32%.peloton.private.reason.Infeasibility\x12\x38\n\tplacement\x18\x06 \x03(\x0b\x32%.peloton.private.reason.ClusterReason\x12\x12\n\nmore_count\x18\x07 \x01(\r\"W\n\tQosReason\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\x12\x0c\n\x04used\x18\x03 \x01(\x03\x12\r\n\x05total\x18\x04 \x01(\x03\x12\r\n\x05\x62ound\x18\x05 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/private/reason.proto\x12\x16peloton.private.reason\"\xc7\x01\n\x07\x41mounts\x12\x11\n\tcpu_milli\x18\x01 \x01(\x03\x12\x12\n\nmemory_mib\x18\x02 \x01(\x03\x12\x10\n\x08\x64isk_mib\x18\x03 \x01(\x03\x12\x11\n\tgpu_milli\x18\x04 \x01(\x03\x12?\n\x08\x65xtended\x18\x05 \x03(\x0b\x32-.peloton.private.reason.Amounts.ExtendedEntry\x1a/\n\rExtendedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"z\n\rRefusingHosts\x12\x12\n\nhost_count\x18\x01 \x01(\r\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06wanted\x18\x04 \x01(\x03\x12\x0c\n\x04left\x18\x05 \x01(\x03\x12\r\n\x05\x62ound\x18\x06 \x01(\x03\x12\x0c\n\x04name\x18\x07 \x01(\t\"b\n\x06NoHost\x12\x11\n\tpod_count\x18\x01 \x01(\r\x12\x0f\n\x07is_gang\x18\x02 \x01(\x08\x12\x34\n\x05hosts\x18\x03 \x03(\x0b\x32%.peloton.private.reason.RefusingHosts\"\x80\x01\n\rClusterReason\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12,\n\x04pods\x18\x03 \x03(\x0b\x32\x1e.peloton.private.reason.NoHost\x12\x12\n\nmore_count\x18\x04 \x01(\r\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"\xfe\x01\n\nInfeasible\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x12\n\nhost_count\x18\x02 \x01(\r\x12\x15\n\rmeeting_count\x18\x03 \x01(\r\x12\x15\n\rallowed_count\x18\x04 \x01(\r\x12\x12\n\nconstraint\x18\x05 \x01(\t\x12/\n\x06wanted\x18\x06 \x01(\x0b\x32\x1f.peloton.private.reason.Amounts\x12\x30\n\x07largest\x18\x07 \x01(\x0b\x32\x1f.peloton.private.reason.Amounts\x12\x14\n\x0cserved_count\x18\x08 \x01(\r\x12\x10\n\x08workload\x18\t \x01(\t\"E\n\rInfeasibility\x12\x34\n\x08\x63lusters\x18\x01 \x03(\x0b\x32\".peloton.private.reason.Infeasible\"\xd9\x01\n\rRequeueReason\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x11\n\tgang_size\x18\x03 \x01(\r\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\x12\x39\n\ninfeasible\x18\x05 \x03(\x0b\x32%.peloton.private.reason.Infeasibility\x12\x38\n\tplacement\x18\x06 \x03(\x0b\x32%.peloton.private.reason.ClusterReason\x12\x12\n\nmore_count\x18\x07 \x01(\r\"W\n\tQosReason\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\x12\x0c\n\x04used\x18\x03 \x01(\x03\x12\r\n\x05total\x18\x04 \x01(\x03\x12\r\n\x05\x62ound\x18\x05 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.private.reason_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_AMOUNTS']._serialized_start=60
-  _globals['_AMOUNTS']._serialized_end=145
-  _globals['_REFUSINGHOSTS']._serialized_start=147
-  _globals['_REFUSINGHOSTS']._serialized_end=269
-  _globals['_NOHOST']._serialized_start=271
-  _globals['_NOHOST']._serialized_end=369
-  _globals['_CLUSTERREASON']._serialized_start=372
-  _globals['_CLUSTERREASON']._serialized_end=500
-  _globals['_INFEASIBLE']._serialized_start=503
-  _globals['_INFEASIBLE']._serialized_end=757
-  _globals['_INFEASIBILITY']._serialized_start=759
-  _globals['_INFEASIBILITY']._serialized_end=828
-  _globals['_REQUEUEREASON']._serialized_start=831
-  _globals['_REQUEUEREASON']._serialized_end=1048
-  _globals['_QOSREASON']._serialized_start=1050
-  _globals['_QOSREASON']._serialized_end=1137
+  _globals['_AMOUNTS_EXTENDEDENTRY']._loaded_options = None
+  _globals['_AMOUNTS_EXTENDEDENTRY']._serialized_options = b'8\001'
+  _globals['_AMOUNTS']._serialized_start=61
+  _globals['_AMOUNTS']._serialized_end=260
+  _globals['_AMOUNTS_EXTENDEDENTRY']._serialized_start=213
+  _globals['_AMOUNTS_EXTENDEDENTRY']._serialized_end=260
+  _globals['_REFUSINGHOSTS']._serialized_start=262
+  _globals['_REFUSINGHOSTS']._serialized_end=384
+  _globals['_NOHOST']._serialized_start=386
+  _globals['_NOHOST']._serialized_end=484
+  _globals['_CLUSTERREASON']._serialized_start=487
+  _globals['_CLUSTERREASON']._serialized_end=615
+  _globals['_INFEASIBLE']._serialized_start=618
+  _globals['_INFEASIBLE']._serialized_end=872
+  _globals['_INFEASIBILITY']._serialized_start=874
+  _globals['_INFEASIBILITY']._serialized_end=943
+  _globals['_REQUEUEREASON']._serialized_start=946
+  _globals['_REQUEUEREASON']._serialized_end=1163
+  _globals['_QOSREASON']._serialized_start=1165
+  _globals['_QOSREASON']._serialized_end=1252
 # @@protoc_insertion_point(module_scope)

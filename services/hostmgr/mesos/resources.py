@@ -9,7 +9,14 @@ from typing import Any
 
 import orjson
 
-from peloton.model.resources import Resources, compute_needed
+from peloton.model.resources import (
+    EXTENDED_KINDS_MAX,
+    Extended,
+    Resources,
+    compute_needed,
+    is_license,
+    to_extended,
+)
 from services.hostmgr.driver import Ports
 
 Json = dict[str, Any]
@@ -46,9 +53,9 @@ def is_for_pods(entry: Json, roles: Collection[str]) -> bool:
 
 
 @lru_cache(maxsize=SHAPES_MAX)
-def _resources(cpu_milli: int, memory_mib: int, disk_mib: int, gpu_milli: int) -> Resources:
+def _resources(cpu_milli: int, memory_mib: int, disk_mib: int, gpu_milli: int, extended: Extended) -> Resources:
     """Returns one shared value for hosts of one shape: at 50,000 hosts this saves 30 MiB."""
-    return Resources(cpu_milli, memory_mib, disk_mib, gpu_milli)
+    return Resources(cpu_milli, memory_mib, disk_mib, gpu_milli, extended)
 
 
 @dataclass(slots=True)
@@ -68,7 +75,7 @@ class OfferedResources:
             name = entry["name"]
             if not is_for_pods(entry, self.roles):
                 continue
-            if entry["type"] == "SCALAR" and name in _KINDS:
+            if entry["type"] == "SCALAR" and not is_license(name):
                 amount = round(entry["scalar"]["value"] * 1000)
                 self.scalars.append((name, "revocable" in entry, amount, entry))
             elif name == "ports" and entry.get("ranges", {}).get("range"):
@@ -78,8 +85,10 @@ class OfferedResources:
         sums = dict.fromkeys(_KINDS, 0)
         for name, is_revocable, amount, _ in self.scalars:
             if is_revocable == revocable:
-                sums[name] += amount
-        return _resources(sums["cpus"], sums["mem"] // 1000, sums["disk"] // 1000, sums["gpus"])
+                sums[name] = sums.get(name, 0) + amount
+        cpu, memory, disk, gpu = (sums.pop(name) for name in _KINDS)
+        extended = to_extended({name: amount // 1000 for name, amount in sums.items()})[:EXTENDED_KINDS_MAX]
+        return _resources(cpu, memory // 1000, disk // 1000, gpu, () if revocable else extended)
 
     def ports(self) -> Ports:
         ranges = (r for entry in self.port_entries for r in entry["ranges"]["range"])
@@ -94,11 +103,12 @@ class OfferedResources:
             "mem": wanted.memory_mib * 1000,
             "disk": wanted.disk_mib * 1000,
             "gpus": wanted.gpu_milli,
+            **{name: amount * 1000 for name, amount in wanted.extended},
         }
         taken: list[Json] = []
         left = list(self.scalars)
         for position, (name, is_revocable, amount, entry) in enumerate(left):
-            need = needs[name]
+            need = needs.get(name, 0)
             if need <= 0 or is_revocable != (revocable and name == "cpus"):
                 continue
             part = min(need, amount)

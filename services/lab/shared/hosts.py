@@ -19,7 +19,7 @@ MAX_HOSTS = 200_000
 AMOUNT_MAX = 1e12
 """Limit of the amount of one resource of a host."""
 
-_FIELDS = "name, cpus, mem, disk, gpus, revocable_cpus, ports, attributes, role, mounts"
+_FIELDS = "name, cpus, mem, disk, gpus, revocable_cpus, ports, attributes, role, mounts, extended"
 _NO_ATTRIBUTES: Mapping[str, str | float] = MappingProxyType({})
 
 
@@ -40,6 +40,8 @@ class HostSpec:
     role: str = ""
     # MOUNT disks besides `disk`, in MB: each is taken whole or not at all.
     mounts: tuple[float, ...] = ()
+    # Amounts of extended resources by name.
+    extended: tuple[tuple[str, int], ...] = ()
     # The class of a simulated host; empty when there are none.
     group: str = ""
 
@@ -112,6 +114,7 @@ def _host(path: Path, index: int, value: object) -> HostSpec:
         revocable_cpus=row.number("revocable_cpus", 0.0, 0.0, AMOUNT_MAX) if "revocable_cpus" in row else None,
         role=_role(row),
         mounts=_mounts(row),
+        extended=_read_extended(row),
     )
 
 
@@ -134,6 +137,14 @@ def _mounts(row: Row) -> tuple[float, ...]:
     if not isinstance(sizes, list) or not all(is_number(size) and 0 < size <= AMOUNT_MAX for size in sizes):
         raise row.fault("mounts", f"a list of sizes in MB above 0, up to {AMOUNT_MAX:g}")
     return tuple(float(size) for size in sizes)
+
+
+def _read_extended(row: Row) -> tuple[tuple[str, int], ...]:
+    values = row.mapping("extended")
+    for name, amount in values.items():
+        if not isinstance(amount, int) or not 0 < amount <= AMOUNT_MAX:
+            raise FileFault(f"{row.at('extended')}.{name}: must be a whole number above 0, got {amount!r}")
+    return tuple(sorted(values.items()))
 
 
 def _ports(row: Row) -> tuple[tuple[int, int], ...]:

@@ -25,8 +25,7 @@ from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import JobUsage
 from peloton.scheduling.gangs import Usage
 from peloton.scheduling.preemption import over_entitled
-from peloton.scheduling.tree import KIND_COUNT
-from services.resmgr.accounts import VOLUME_MIB
+from services.resmgr.accounts import volume_footprint
 from services.resmgr.ledger import IS_ALLOCATED, JobLedger
 from services.resmgr.preemption import evictable, jobs_to_evict_from
 from services.resmgr.queues import WaitingRuns
@@ -147,15 +146,15 @@ def make_held_reader(state: ResmgrState) -> Callable[[int], list[JobUsage]]:
     def list_held(row: int) -> list[JobUsage]:
         pool_id = state.tree.ids[row]
         jobs = by_pool.get(pool_id, {}).items()
-        return [_sum_held(job_id, ledger, volumes[pool_id, job_id]) for job_id, ledger in jobs]
+        return [_sum_held(state.tree.kinds, job_id, ledger, volumes[pool_id, job_id]) for job_id, ledger in jobs]
 
     return list_held
 
 
-def _sum_held(job_id: JobId, ledger: JobLedger | None, volumes_mib: int) -> JobUsage:
-    usage = Usage(*np.zeros((4, 1, KIND_COUNT), np.int64))
+def _sum_held(kinds: tuple[str, ...], job_id: JobId, ledger: JobLedger | None, volumes_mib: int) -> JobUsage:
+    usage = Usage(*np.zeros((4, 1, len(kinds)), np.int64))
     held = list(ledger.footprints.tally(np.flatnonzero(IS_ALLOCATED[ledger.states]))) if ledger is not None else []
-    held += [(volumes_mib, VOLUME_MIB)] if volumes_mib else []
+    held += [(volumes_mib, volume_footprint(kinds))] if volumes_mib else []
     for count, footprint in held:
         usage.charge(0, footprint, count)
     workloads = frozenset(footprint.workload for _, footprint in held)

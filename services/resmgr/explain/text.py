@@ -361,7 +361,7 @@ def _section(title: str, otherwise: str, lines: Sequence[str]) -> Iterator[str]:
 def _show(kind: str, amount: float) -> str:
     if math.isinf(amount):
         return "unlimited"
-    return f"{amount:g}" if kind in ("cpu", "gpu") else f"{amount:.0f} MiB"
+    return f"{amount:.0f} MiB" if kind in ("memory", "disk") else f"{amount:g}"
 
 
 def recipe_text(strategy: Strategy) -> str:

@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from peloton.api.convert_pool import SHARE_UNITS, UNITS
+from peloton.api.convert_pool import SHARE_UNITS, wire_amount
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.peloton_pb2 import JobID, ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
@@ -61,7 +61,7 @@ OBSTACLES = {
 
 def amount(kind: str, small: int) -> float:
     """Return the amount in the unit of the wire; infinity stands for no limit."""
-    return math.inf if small >= UNLIMITED else small / UNITS.get(kind, 1)
+    return math.inf if small >= UNLIMITED else wire_amount(kind, small)
 
 
 def waiting_gangs(wait: Wait, holders: Sequence[Holder], names: Names = NO_NAMES) -> pb.WaitingGangs:
@@ -198,7 +198,7 @@ class PoolNodes:
                 load.compartment,
                 {
                     **_sum_columns(tree, may, own, load.demand + load.slack_demand),
-                    "limit": np.minimum(tree.limit, np.array(tuple(load.compartment.capacity))),
+                    "limit": np.minimum(tree.limit, np.array(load.compartment.capacity.row(tree.kinds))),
                 },
             )
             for load, may, own in zip(now.compartments, plan.entitlement.parts, now.usage.parts, strict=True)
@@ -222,7 +222,7 @@ class PoolNodes:
             isLeaf=bool(tree.is_leaf[row]) and tree.ids[row] != ROOT_POOL_ID,
             queuedGangs=gangs,
             queuedInstances=pods,
-            amounts=[self._amounts(row, kind) for kind in range(len(RESOURCE_KINDS))],
+            amounts=[self._amounts(row, kind) for kind in range(len(tree.kinds))],
             onHosts=self._on_hosts(row),
         )
 
@@ -230,8 +230,11 @@ class PoolNodes:
         for compartment, columns in self._parts:
             if row == 0 or columns["allocation"][row].any() or columns["demand"][row].any():
                 amounts = [
-                    pb.PoolAmounts(kind=name, type=respool_pb2.UNKNOWN_TYPE, share=0, **_numbers(columns, row, kind))
-                    for kind, name in enumerate(RESOURCE_KINDS)
+                    pb.PoolAmounts(
+                        kind=name, type=respool_pb2.UNKNOWN_TYPE, share=0, **_numbers(columns, row, kind, name)
+                    )
+                    for kind, name in enumerate(self._tree.kinds)
+                    if kind not in self._tree.licenses
                 ]
                 workloads = sorted(compartment.workloads)
                 yield pb.PoolOnHosts(hostPools=compartment.host_pools, workloads=workloads, amounts=amounts)
@@ -242,17 +245,18 @@ class PoolNodes:
         return [self.node(row) for row in sorted(range(len(paths)), key=lambda row: paths[row].rstrip("/").split("/"))]
 
     def _amounts(self, row: int, kind: int) -> pb.PoolAmounts:
-        name, tree = RESOURCE_KINDS[kind], self._tree
+        tree = self._tree
+        name = tree.kinds[kind]
         return pb.PoolAmounts(
             kind=name,
             share=int(tree.share[row, kind]) / SHARE_UNITS if row else 1,
             type=respool_pb2.STATIC if tree.static[row, kind] else respool_pb2.ELASTIC,
-            **_numbers(self._columns, row, kind),
+            **_numbers(self._columns, row, kind, name),
         )
 
 
-def _numbers(columns: Mapping[str, Ints], row: int, kind: int) -> dict[str, float]:
-    return {column: amount(RESOURCE_KINDS[kind], int(values[row, kind])) for column, values in columns.items()}
+def _numbers(columns: Mapping[str, Ints], row: int, kind: int, name: str) -> dict[str, float]:
+    return {column: amount(name, int(values[row, kind])) for column, values in columns.items()}
 
 
 def _sum_columns(tree: PoolTree, may: Entitlement, usage: Usage, demand: Ints) -> dict[str, Ints]:
@@ -275,8 +279,8 @@ def pool_plan(
     used = now.usage.physical(now.tree)
     answer = pb.PoolPlanResponse(poolPath=path, isNew=is_new)
     for row, at in enumerate(now.tree.paths):
-        for kind, name in enumerate(RESOURCE_KINDS):
-            was = int(old[old_rows[at], kind]) if at in old_rows else 0
+        for kind, name in enumerate(now.tree.kinds):
+            was = int(old[old_rows[at], kind]) if at in old_rows and kind < old.shape[1] else 0
             will, held = int(new[row, kind]), int(used[row, kind])
             if was != will:
                 answer.entitlements.add(poolPath=at, kind=name, before=amount(name, was), after=amount(name, will))

@@ -25,7 +25,7 @@ from peloton.model.maintenance import (
     MaintenanceAct,
     MaintenanceRequest,
 )
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, to_extended
 from peloton.model.text import shorten
 from services.storage.engine import Repository, take_numbers, writing
 from services.storage.hosts.host_events import record
@@ -42,9 +42,14 @@ _HOSTS = Mapper(
     HOST,
     progress=json_form(DrainProgress, empty=DrainProgress()),
     capacity=Form(
-        lambda capacity: json.dumps(list(capacity)), lambda text: Resources(*json.loads(text)) if text else Resources()
+        lambda capacity: json.dumps([*capacity, *([dict(capacity.extended)] if capacity.extended else [])]),
+        lambda text: _capacity(*json.loads(text)) if text else Resources(),
     ),
 )
+
+
+def _capacity(cpu: int, memory: int, disk: int, gpu: int, extended: Mapping[str, int] | None = None) -> Resources:
+    return Resources(cpu, memory, disk, gpu, to_extended(extended or {}))
 
 
 class Maintenance(Repository):

@@ -391,9 +391,9 @@ def _sum_held(conn: sa.Connection, job_id: str, cluster: str) -> tuple[Resources
     counts = Counter((own.shape.resources, own.shape.revocable) for own in facts.values())
     held, revocable = Resources(), Resources()
     for (asked, is_revocable), count in counts.items():
-        cpu, *rest = (amount * count for amount in asked)
-        held += Resources(0 if is_revocable else cpu, *rest)
-        revocable += Resources(cpu if is_revocable else 0)
+        all_of_it = asked * count
+        held += replace(all_of_it, cpu_milli=0) if is_revocable else all_of_it
+        revocable += Resources(all_of_it.cpu_milli if is_revocable else 0)
     return held, revocable
 
 

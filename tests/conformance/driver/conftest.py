@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from services.hostmgr.mesos.driver import MesosDriver
 from services.hostmgr.mesos.framework import MesosSettings
 from services.lab.shared.hosts import HostSpec
 from tests.conformance.driver.kubernetes import EmulatedPlane, EmulatedProcess, Kubernetes, MachineLab, SharedPlane
-from tests.conformance.driver.lab import Lab, lab_on
+from tests.conformance.driver.lab import EXTENDED, Lab, lab_on
 from tests.conformance.hostmgr.emulated import Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.doubles.hostmgr.cluster import MemoryCluster, MemoryHost
@@ -37,7 +38,7 @@ class InMemory:
     runs_processes = hosts_answer = keeps_output_of_killed = False
 
     def __init__(self) -> None:
-        capacity = Resources.of(4, 2_048, 20_000)
+        capacity = replace(Resources.of(4, 2_048, 20_000), extended=EXTENDED)
         self._cluster = MemoryCluster(MemoryHost(Hostname(f"h{i}"), capacity, Resources.of(4)) for i in range(3))
 
     def driver(self) -> ClusterDriver:
@@ -140,7 +141,7 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
         host, _, port = MESOS.rpartition(":")
         cluster = Mesos(None, (host, int(port)))
     elif request.param == "kubernetes":
-        hosts = tuple(HostSpec(f"h{i}") for i in range(3))
+        hosts = tuple(HostSpec(f"h{i}", extended=EXTENDED) for i in range(3))
         cluster = Kubernetes(EmulatedPlane(tmp_path / "kubernetes", hosts))
     elif request.param == "fake-kubelets":
         cluster = Kubernetes(request.getfixturevalue("emulated_process"), is_shared=True)
@@ -150,7 +151,8 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
         machine: Machine = request.getfixturevalue("machine")
         cluster = Kubernetes(SharedPlane(machine.plane.kubeconfig, tmp_path), machine=True)
     else:
-        emulated = Emulated(tmp_path / "minicluster", simulate=request.param == "simulated")
+        specs = [HostSpec(f"h{i}", revocable_cpus=4, extended=EXTENDED) for i in range(3)]
+        emulated = Emulated(tmp_path / "minicluster", simulate=request.param == "simulated", hosts=specs)
         cluster = Mesos(emulated, emulated.target)
     with closing(cluster), lab_on(cluster, MachineLab if request.param == "kubelet" else Lab) as made:
         yield made

@@ -35,6 +35,9 @@ from services.hostmgr.driver import (
 )
 
 TIMEOUT_S = 180.0
+FPGA = "example.com/fpga"
+EXTENDED = ((FPGA, 2),)
+"""The extended resources of each host of an emulated cluster."""
 LONG = "sleep 300"
 END_STATES = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.KILLED, PodState.LOST})
 

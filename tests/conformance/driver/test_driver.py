@@ -13,7 +13,7 @@ from peloton.model.pod import Cause, PodState
 from peloton.model.resources import Resources
 from services.hostmgr.driver import HostLaunch, PodOnHost
 from services.lab.local.ports import is_free
-from tests.conformance.driver.lab import END_STATES, Lab
+from tests.conformance.driver.lab import END_STATES, EXTENDED, FPGA, Lab
 
 KILLED, LOST, RUNNING = PodState.KILLED, PodState.LOST, PodState.RUNNING
 ORDER = [PodState.LAUNCHED, PodState.STARTING, RUNNING, *sorted(END_STATES)]
@@ -59,6 +59,23 @@ def test_what_pods_hold_is_reported_of_their_host(lab: Lab) -> None:
 
     lab.wait(lambda: lab.events.hosts[host].held.cpu_milli >= 1_000, "a host that is not free")
     assert lab.events.hosts[host].free.fits_in(lab.events.hosts[host].capacity - Resources.of(1))
+
+
+def test_extended_resources_are_announced_and_taken(lab: Lab) -> None:
+    """A host announces them, a pod takes what it asks for, and its end gives this back; a license is of no host."""
+    hostname = lab.host_with_free(cpu=1)
+    if not lab.events.hosts[hostname].capacity.extended:
+        pytest.skip("hosts of this cluster have no extended resources")
+    assert EXTENDED == lab.events.hosts[hostname].capacity.extended == lab.free(hostname).extended
+    resource = {"cpuLimit": 0.5, "memLimitMb": 32, "extended": {FPGA: 1, "license/solver": 1}}
+
+    pod = lab.running(hostname=hostname, resource=resource)
+
+    lab.wait(lambda: lab.free(hostname).extended == ((FPGA, 1),), "the other one on offer")
+    lab.wait(lambda: lab.events.hosts[hostname].held.extended == ((FPGA, 1),), "one that is held")
+    lab.driver.kill([pod])
+    lab.wait_end(pod)
+    lab.wait(lambda: lab.free(hostname).extended == EXTENDED, "both on offer")
 
 
 @pytest.mark.parametrize("how", ["launch", "return_room"])

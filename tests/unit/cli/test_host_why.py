@@ -32,6 +32,17 @@ def test_a_host_that_takes_pods(run: Run, api: FakeApi) -> None:
     assert [host_svc_pb2.QueryHostsRequest(hostnames=["h1"])] == api.requests("hosts.QueryHosts")
 
 
+def test_a_host_with_extended_resources(run: Run, api: FakeApi) -> None:
+    """Both commands name the free amounts, also of a resource that is used up."""
+    extended = host_pb2.HostAmounts(cpu=8, extended={"tapes": 2, "example.com/fpga": 1})
+    amounts = {"capacity": extended, "free": host_pb2.HostAmounts(cpu=8, extended={"tapes": 1})}
+
+    answer(api, **amounts)
+    assert run("host why h1").stdout.splitlines()[1].endswith("gpu 0 of 0, example.com/fpga 0 of 1, tapes 1 of 2")
+    answer(api, **amounts)
+    assert run("host query").stdout.splitlines()[-1] == "h1 has free example.com/fpga 0 of 1, tapes 1 of 2"
+
+
 def test_a_host_that_the_cluster_keeps_pods_away_from(run: Run, api: FakeApi) -> None:
     """A cordoned or tainted host is UP and takes no pods; the list says so instead of leaving its amounts blank."""
     for reason in ("an operator of the cluster has cordoned it", "it has the taint dedicated=db:NoSchedule"):

@@ -13,7 +13,7 @@ from services.resmgr.preemption import PreemptionRounds
 from services.resmgr.recovery import rebuild
 from tests.reasons import HOT
 from tests.unit.resmgr.test_loop import running, until
-from tests.unit.resmgr.world import World, facts, fast
+from tests.unit.resmgr.world import LICENSE, World, facts, fast
 
 PENDING, READY, PREEMPTING, RUNNING = PodState.PENDING, PodState.READY, PodState.PREEMPTING, PodState.RUNNING
 ROUNDS = fast(preemption_period_s=0.05, sustained_over_count=2)
@@ -75,6 +75,39 @@ async def test_a_pool_gets_back_what_it_lent(world: World) -> None:
         await until(lambda: world.states(owner) == {READY: [0, 1, 2, 3, 4]})
         assert [] == list(faults(loop.state))
         assert world.states(borrower) == {RUNNING: [0, 1, 2, 3, 4], PENDING: [5, 6, 7, 8, 9]}
+
+
+async def test_a_pool_gets_back_licenses_that_it_lent(world: World) -> None:
+    """Pods with borrowed licenses leave although hosts have free resources; the accounts survive a rebuild."""
+    a, b = (world.pool(name, 50, 100, licenses=(5, 10)) for name in "ab")
+    borrower, owner = world.job(a, 10, licenses=1), world.job(b, 4, licenses=1)
+    async with running(world, ROUNDS) as loop:
+        await lend(world, loop, borrower, owner)
+        await until(lambda: world.states(borrower) == {RUNNING: list(range(6)), PREEMPTING: [6, 7, 8, 9]})
+
+        evicted = world.storage.pods.get(borrower, 9)
+        assert evicted is not None
+        assert evicted.message.endswith(f"which wants {LICENSE} 1: /a holds 10 and is entitled to 6")
+        assert facts(rebuild(world.storage)) == facts(loop.state)
+        end(world, borrower)
+        await until(lambda: world.states(owner) == {READY: [0, 1, 2, 3]})
+        assert [] == list(faults(loop.state))
+
+
+async def test_a_new_kind_of_a_pool_keeps_queues_and_accounts(world: World) -> None:
+    """A pool that begins to name a kind while pods wait and run changes nothing of them."""
+    pool = world.pool("p", 1, 1)
+    job = world.job(pool, 2)
+    async with running(world) as loop:
+        await loop.enqueue(job, 2)
+        await until(lambda: world.states(job) == {READY: [0], PENDING: [1]})
+        world.pool("p", 1, 2, licenses=(1, 1))
+        changed = next(spec for spec in world.storage.pools.specs() if spec.respool_id == pool)
+        await loop.change_pools(lambda: (lambda: None, lambda: loop.state.put_pool(changed)))
+
+        await until(lambda: world.states(job) == {READY: [0, 1]})
+        assert [] == list(faults(loop.state))
+        await until(lambda: facts(rebuild(world.storage)) == facts(loop.state))
 
 
 async def test_admitted_pods_go_back_in_their_place(world: World) -> None:

@@ -174,7 +174,14 @@ R = pb.ResourceConfig
     [
         (
             _with(R(kind="fpga")),
-            "resource pool config has unknown resource type fpga (there are cpu, gpu, memory, disk)",
+            "resource pool config has unknown resource type fpga (there are cpu, gpu, memory, disk; a name that no "
+            "host announces now needs a prefix: example.com/NAME, license/NAME)",
+        ),
+        (_with(R(kind="license/a", limit=1.5)), "resource license/a, limit 1.5 is not a whole number"),
+        (
+            _with(*(R(kind=f"license/{at:02}", limit=1) for at in range(17))),
+            "resource pools would have 17 extended resources, at most 16 are allowed: "
+            + ", ".join(f"license/{at:02}" for at in range(17)),
         ),
         (
             _with(R(kind="cpu"), R(kind="cpu")),
@@ -225,6 +232,32 @@ async def test_missing_parts(manager: Manager) -> None:
     ):
         answer = await manager.UpdateResourcePool(request)
         assert answer.error.invalidResourcePoolConfig.message == message
+
+
+async def test_licenses_of_pools(manager: Manager) -> None:
+    """Pools below the root may have any number of licenses; those below them have no more than their parents, and a
+    pool that does not name a kind has none of it.
+    """
+    top = _with(R(kind="license/a", reservation=3, limit=10))
+    top.name = "top"
+    created = await manager.CreateResourcePool(pb.CreateRequest(config=top))
+    inner = _with(R(kind="license/a", limit=11), R(kind="license/b", limit=1))
+    inner.parent.value = created.result.value
+
+    assert await refusal(manager, inner) == (
+        "resource license/a, limit 11 exceeds parent limit 10 (the parent is /top)"
+    )
+    inner.resources[0].limit = 10
+    assert await refusal(manager, inner) == "resource license/b, limit 1 exceeds parent limit 0 (the parent is /top)"
+    del inner.resources[1]
+    await manager.CreateResourcePool(pb.CreateRequest(config=inner))
+    without = _with()
+    without.name = "top"
+    refused = await update(manager, created.result.value, without)
+    assert refused.invalidResourcePoolConfig.message == "resource license/a, limit 0 is less than 10 of child p"
+    root = (await get(manager, ROOT_POOL_ID)).poolinfo
+    assert [(each.kind, each.limit) for each in root.config.resources][-1] == ("license/a", 10)
+    assert [each.kind for each in root.usage] == ["cpu", "gpu", "memory", "disk", "license/a"]
 
 
 async def test_update(manager: Manager) -> None:

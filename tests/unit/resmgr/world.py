@@ -34,6 +34,7 @@ from services.resmgr.state import ResmgrState
 from services.storage import migrate
 from services.storage.storage import Storage
 
+LICENSE = "license/solver"
 FAST = LoopSettings(cycle_period_s=0.01, entitlement_period_s=0.05, capacity_period_s=0.05, retry_period_s=0.02)
 
 
@@ -121,8 +122,18 @@ class World:
     def loop(self, settings: LoopSettings = FAST) -> AdmissionLoop:
         return AdmissionLoop(self.storage, self.lifecycles, self.hosts, settings)
 
-    def pool(self, name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID) -> RespoolId:
+    def pool(
+        self,
+        name: str,
+        reservation: float,
+        limit: float,
+        parent: str = ROOT_POOL_ID,
+        licenses: tuple[int, int] = (0, 0),
+    ) -> RespoolId:
+        """Store a pool. ``licenses``: reservation and limit of LICENSE."""
         config = with_defaults(pool_config(name, reservation, limit, parent))
+        if any(licenses):
+            config.resources.add(kind=LICENSE, reservation=licenses[0], limit=licenses[1], share=1)
         pool_id = RespoolId(str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{parent}/{name}")))
         self.storage.pools.put(pool_id, config)
         return pool_id
@@ -139,6 +150,7 @@ class World:
         revocable: bool = False,
         max_failures: int = 0,
         owner: str = "",
+        licenses: int = 0,
     ) -> JobId:
         """Store a job whose pods are INITIALIZED. ``cpus`` sets the amounts of the first pods."""
         config = job_pb2.JobConfig(name="job", type=job_pb2.BATCH, instanceCount=count)
@@ -146,6 +158,8 @@ class World:
         config.sla.priority, config.sla.preemptible, config.sla.revocable = priority, preemptible, revocable
         config.sla.minimumRunningInstances = gang
         config.defaultConfig.resource.cpuLimit = cpu
+        if licenses:
+            config.defaultConfig.resource.extended[LICENSE] = licenses
         config.defaultConfig.restartPolicy.maxFailures = max_failures
         for instance, own in enumerate(cpus):
             config.instanceConfig[instance].CopyFrom(

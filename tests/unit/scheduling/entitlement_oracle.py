@@ -11,8 +11,6 @@ from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.model.respool import PoolSpec, ReservationType
 
-KINDS = range(len(RESOURCE_KINDS))
-
 
 @dataclass
 class Amounts:
@@ -52,12 +50,12 @@ def entitle(
     """Returns pool id -> {"total", "non_slack", "slack"} -> amount per kind."""
     ids = [ROOT_POOL_ID, *(p.respool_id for p in pools)]
     result: Result = {pool_id: {"total": [], "non_slack": [], "slack": []} for pool_id in ids}
-    for kind in KINDS:
+    for kind in range(len(capacity)):
         root = build(pools, amounts, ROOT_POOL_ID, None)
         look(root, kind, capacity[kind])
         root.total = capacity[kind]
         allocate(root, kind)
-        if RESOURCE_KINDS[kind] == "cpu":
+        if kind == RESOURCE_KINDS.index("cpu"):
             root.slack = slack_cpu
             distribute_slack_cpu(root, kind)
         collect(root, result)

@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from peloton.model.ids import JobId, RespoolId
+from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.cycle import Evictable, Plan, Snapshot, plan_cycle
 from peloton.scheduling.eviction import HeldRun
@@ -163,6 +164,10 @@ TREES: tuple[tuple[PoolSpec, ...], ...] = (
         pool("/b/w/1", "0/1", "14/12"),
         pool("/b/w/2", "0/1", "9/20"),
     ),
+    (  # licenses of all pools together, which no host has
+        pool("/a", "10/10/0/0/2", "20/20/0/0/6"),
+        pool("/b", "10/10/0/0/4", "20/20/0/0/4"),
+    ),
     (  # all of it is guaranteed, some of it without an end
         pool("/a", "10/10", "20/20", type="STATIC", controller_limit="20"),
         pool("/b", "5/5", "5/5"),
@@ -189,7 +194,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     """Jobs of all pools, one after the other; at some cycle hosts may be lost."""
     tree = build_tree(draw(st.sampled_from(TREES)))
     leaves = [row for row in range(len(tree.ids)) if tree.is_leaf[row]]
-    stage = Stage(tree, np.array([20_000, 20, 1000, 0], np.int64), draw(st.sampled_from([0, 4_000])))
+    stage = Stage(tree, tree.compute_capacity(Resources(20_000, 20, 1000, 0)), draw(st.sampled_from([0, 4_000])))
     count = draw(st.integers(2, 10))
     loses_at, part = draw(st.integers(0, 3 * count)), draw(st.sampled_from([0.25, 0.5]))
     mortal = frozenset(JobId(str(job)) for job in range(count) if draw(st.integers(0, 7)) == 0)
@@ -198,6 +203,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
         row, priority = draw(st.sampled_from(leaves)), draw(st.integers(0, 2))
         size = draw(st.sampled_from([1, 1, 1, 2, 3, 5]))
         need = (draw(st.sampled_from([0, 500, 1000, 1000, 2000])) * size, draw(st.integers(0, 2)) * size, 0, 0)
+        need += tuple(draw(st.integers(0, 2)) * size for _ in tree.licenses)
         preemptible, controller = draw(st.sampled_from([True, True, False])), draw(st.integers(0, 4)) == 0
         revocable = preemptible and draw(st.integers(0, 4)) == 0
         for gang in range(draw(st.integers(1, 12 if size == 1 else 3))):

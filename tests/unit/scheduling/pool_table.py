@@ -20,14 +20,15 @@ from peloton.scheduling.entitlement import Entitlement, Load
 from peloton.scheduling.tree import Ints, PoolTree, build_tree
 
 UNITS = (1000, 1, 1, 1000)
+LICENSE = "license/solver"
 Row = Mapping[str, str]
 
 
 def amounts(text: str) -> list[int]:
-    """``10/200`` -> [10000, 200, 0, 0]."""
+    """``10/200`` -> [10000, 200, 0, 0]; a fifth amount is of LICENSE."""
     given = [Decimal(part) for part in text.split("/")] if text.strip("- ") else []
     padded = given + [Decimal(0)] * (len(UNITS) - len(given))
-    return [int(value * unit) for value, unit in zip(padded, UNITS, strict=True)]
+    return [int(value * unit) for value, unit in zip(padded, (*UNITS, 1), strict=False)]
 
 
 def shown(values: Iterable[int], kinds: int) -> str:
@@ -51,8 +52,9 @@ def pool(
     controller_limit: str = "",
 ) -> PoolSpec:
     parent, _, name = path.rpartition("/")
-    shares = share.split("/") * (1 if "/" in share else len(UNITS))
-    columns = zip(RESOURCE_KINDS, amounts(reservation), amounts(limit), shares, strict=True)
+    reserved, limits = amounts(reservation), amounts(limit)
+    shares = share.split("/") * (1 if "/" in share else len(limits))
+    columns = zip((*RESOURCE_KINDS, LICENSE)[: len(limits)], reserved, limits, shares, strict=True)
     kind_type = ReservationType(type.upper() or "ELASTIC")
     return PoolSpec(
         pool_id(path),

@@ -13,7 +13,7 @@ from peloton.lifecycle.reason_text import backfill_text, queue_text
 from peloton.model.ids import JobId
 from peloton.model.reason import Rule
 from peloton.model.respool import PoolSpec
-from peloton.scheduling.admission import Admission, Ledger, admit, first_refusal, take
+from peloton.scheduling.admission import Admission, Ledger, admit, take
 from peloton.scheduling.backfill import DEFAULT_BACKFILL, PASSED_MAX, Backfill
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
@@ -394,9 +394,9 @@ def test_equals_trying_one_gang_after_the_other(runs: list[GangRun], overdue: li
     for kind in QueueKind:
         for one in cluster.waiting.get(1, {}).get(kind, ()):
             bounds, fitting = ledger.bounds(1, one), 0
-            if first_refusal(one, bounds, is_final=True) is not None:
+            if ledger.first_refusal(one, bounds, is_final=True) is not None:
                 continue
-            while fitting < one.gang_count and first_refusal(one, bounds, is_final=False) is None:
+            while fitting < one.gang_count and ledger.first_refusal(one, bounds, is_final=False) is None:
                 take(one, bounds, 1)
                 fitting += 1
             expected += [(one.job_id, fitting)] if fitting else []
@@ -466,5 +466,5 @@ def test_hopeless_is_what_a_rule_may_never_allow(path: str, one: GangRun) -> Non
     )
     ledger, row = Ledger(cluster.tree, cluster.entitlement(), cluster.usage), cluster.tree.row[pool_id(path)]
 
-    refusal = first_refusal(one, ledger.bounds(row, one), is_final=True)
+    refusal = ledger.first_refusal(one, ledger.bounds(row, one), is_final=True)
     assert (refusal is not None) == ledger.is_hopeless(row, one)

@@ -22,7 +22,7 @@ from peloton.scheduling.gangs import GangRun, QueueKind, Usage
 from peloton.scheduling.invariants import above_bounds
 from peloton.scheduling.tree import CPU, Ints, build_tree
 from tests.nightly import examples
-from tests.unit.scheduling.pool_table import amounts, pool, pool_id
+from tests.unit.scheduling.pool_table import LICENSE, amounts, pool, pool_id
 
 ALL = tuple(work for work in Workload if work)
 BATCH, SHARED, STATELESS, STATEFUL, GPU = ALL
@@ -44,8 +44,8 @@ class Cluster:
     def __init__(self, host_pools: Sequence[HostPoolCapacity], *pools: PoolSpec) -> None:
         self.found = compartments(host_pools)
         self.part_of = part_of(self.found)
-        self.up = np.array(tuple(sum((one.up for one in host_pools), Resources())), np.int64)
         self.tree = build_tree(pools)
+        self.up = self.tree.compute_capacity(sum((one.up for one in host_pools), Resources()))
         self.waiting: dict[int, dict[QueueKind, list[GangRun]]] = {}
         self.held: list[HeldRun] = []
 
@@ -342,3 +342,49 @@ def test_hosts_for_everything_change_nothing(cpu: int, waiting: Sequence[tuple[o
 
     assert one.admission == other.admission
     assert one.entitlement.total.tolist() == other.entitlement.total.tolist()
+
+
+# -- licenses -------------------------------------------------------------------------------------------------------
+
+DIVIDED = (hosts("batch", 50, BATCH, *REST), hosts("services", 50, STATELESS))
+
+
+def test_licenses_are_divided_once_over_all_hosts() -> None:
+    """Pods of two compartments share the licenses of their pools: one cycle admits no more than there are."""
+    cluster = Cluster(DIVIDED, pool("/p", "0/0/0/0/5", "99/0/0/0/5"))
+    cluster.queue("/p", run("batch", BATCH, "1/0/0/0/2", count=9))
+    cluster.queue("/p", run("web", STATELESS, "1/0/0/0/1", count=9, queue_seq=1))
+
+    plan = cluster.plan()
+
+    assert count_admitted(plan) == {"batch": 2}
+    assert whys(plan) == {"batch": f"{LICENSE} 2 wanted, 1 left of the pool limit of /p: 5"}
+
+
+def test_a_pool_gets_back_licenses_from_pods_on_other_hosts() -> None:
+    """A pool that lent licenses to pods of another compartment has them back by preemption, no more than it lacks."""
+    shares = (pool(f"/{name}", "0/0/0/0/3", "99/0/0/0/6") for name in "ab")
+    cluster = Cluster(DIVIDED, *shares)
+    cluster.holds("/a", run("batch", BATCH, "1/0/0/0/1", count=6))
+    cluster.queue("/b", run("web", STATELESS, "1/0/0/0/1", count=2))
+
+    plan = cluster.plan(due=["/a"])
+
+    assert [(one.run.job_id, one.run.gang_count, one.grounds.kind) for one in plan.evictions] == [("batch", 2, LICENSE)]
+    assert plan.entitlement.total[:, 4].tolist() == [6, 4, 2]
+
+
+@given(st.lists(st.tuples(st.sampled_from([BATCH, STATELESS]), st.integers(0, 3), st.integers(1, 4)), max_size=8))
+@settings(max_examples=examples(60), deadline=None)
+def test_licenses_stay_within_bounds(asked: list[tuple[Workload, int, int]]) -> None:
+    """Whatever two pools queue for two compartments, no pool and no cycle exceeds its bounds."""
+    cluster = Cluster(DIVIDED, *(pool(f"/{name}", "0/0/0/0/2", "99/0/0/0/5") for name in "ab"))
+    for at, (workload, licenses, count) in enumerate(asked):
+        cluster.queue(("/a", "/b")[at % 2], run(str(at), workload, f"1/0/0/0/{licenses}", count))
+
+    now = cluster.snapshot()
+    plan, after = plan_cycle(now), now.usage.copy()
+    for chosen in plan.admission.admitted:
+        after.charge(chosen.pool, chosen.run, chosen.gang_count)
+
+    assert list(above_bounds(now, plan, after)) == []

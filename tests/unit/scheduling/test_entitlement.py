@@ -67,25 +67,27 @@ def cases(
     for _ in range(draw(st.integers(1, 12))):
         parent = draw(st.sampled_from(["", *paths]))
         paths.append(f"{parent}/{'abcdefghijkl'[len(paths)]}")
-    pools = [_draw_pool(draw, path, amount, shares, types) for path in paths]
-    capacity = [draw(amount) for _ in RESOURCE_KINDS]
+    kinds = (*RESOURCE_KINDS, *draw(st.sampled_from([(), (), ("license/a",), ("example.com/b", "license/a")])))
+    pools = [_draw_pool(draw, path, kinds, amount, shares, types) for path in paths]
+    capacity = [draw(amount) for _ in kinds]
     if is_valid:
         pools = _make_valid(pools, capacity)
     parents = {p.parent_id for p in pools}
     leaves = [p.respool_id for p in pools if p.respool_id not in parents]
-    loads = {leaf: oracle.Amounts(*(tuple(draw(amount) for _ in RESOURCE_KINDS) for _ in range(4))) for leaf in leaves}
+    loads = {leaf: oracle.Amounts(*(tuple(draw(amount) for _ in kinds) for _ in range(4))) for leaf in leaves}
     return pools, dict(loads), capacity, draw(amount)
 
 
 def _draw_pool(
     draw: st.DrawFn,
     path: str,
+    kinds: Sequence[str],
     amount: st.SearchStrategy[int],
     shares: Sequence[int],
     types: Sequence[ReservationType],
 ) -> PoolSpec:
     resources = []
-    for kind in RESOURCE_KINDS:
+    for kind in kinds:
         reservation = draw(amount)
         kind_type = draw(st.sampled_from(types))
         limit = reservation + draw(amount)

@@ -115,6 +115,8 @@ CONSTRAINTS = [
     PodLabel(*WEB, ">", 0),
     HostLabel(EXCLUSIVE_LABEL, "ml"),
 ]
+EXTENDED = st.sampled_from([(), (("example.com/fpga", 1),), (("example.com/fpga", 2), ("example.com/nic", 1))])
+ASKED = st.one_of(EXTENDED, st.just((("example.com/nic", 1), ("license/solver", 1))))
 OVERSUBSCRIBED = [(DISK_LABEL, "160"), (HOST_POOL_LABEL, "wide")]
 LABELS = st.lists(st.sampled_from([("rack", "a"), ("rack", "z"), (EXCLUSIVE_LABEL, "ml")]), max_size=2).flatmap(
     lambda labels: st.sampled_from([labels, labels + OVERSUBSCRIBED])
@@ -124,13 +126,13 @@ LABELS = st.lists(st.sampled_from([("rack", "a"), ("rack", "z"), (EXCLUSIVE_LABE
 @given(
     asked=st.builds(
         PodShape,
-        st.builds(Resources, st.integers(0, 3), st.integers(0, 3), st.integers(4, 9), st.integers(0, 1)),
+        st.builds(Resources, st.integers(0, 3), st.integers(0, 3), st.integers(4, 9), st.integers(0, 1), ASKED),
         st.integers(0, 2),
         volume_mib=st.integers(0, 4),
         revocable=st.booleans(),
         constraint=st.sampled_from(CONSTRAINTS),
     ),
-    free=st.builds(Resources, st.integers(0, 30), st.integers(0, 3), st.integers(0, 20), st.integers(0, 1)),
+    free=st.builds(Resources, st.integers(0, 30), st.integers(0, 3), st.integers(0, 20), st.integers(0, 1), EXTENDED),
     revocable_cpu=st.integers(0, 30),
     slots=st.sampled_from([0, 1, POD_SLOTS_UNLIMITED]),
     ports=st.integers(0, 3),

@@ -16,12 +16,13 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.misfit import HostRule, LackingAmount, Refused, UnmetConstraint
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
 from peloton.model.reason import ClusterReason, NoHost, RefusingHosts
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, to_extended
 from peloton.ports import Placer
 from peloton.scheduling.placement import FirstFitPlacer, place
 from tests.nightly import examples
 
 JOB = JobId("job")
+FPGA = "example.com/fpga"
 
 
 def host(
@@ -34,8 +35,9 @@ def host(
     ports: tuple[tuple[int, int], ...] = (),
     labels: tuple[tuple[str, str], ...] = (),
     slots: int = POD_SLOTS_UNLIMITED,
+    fpga: int = 0,
 ) -> LeasedHost:
-    free = Resources.of(cpu, memory, 1000, gpu)
+    free = replace(Resources.of(cpu, memory, 1000, gpu), extended=to_extended({FPGA: fpga}))
     return LeasedHost(Hostname(name), free, Resources.of(revocable_cpu), ports, labels, pod_slots=slots)
 
 
@@ -195,6 +197,19 @@ def test_exclusive_hosts() -> None:
     )
 
 
+def test_extended_resources_bound_the_pods_of_a_host() -> None:
+    """A host takes as many pods as it has of the extended resource; the reason names what is asked and the most that a
+    host has left.
+    """
+    asked = replace(shape(), resources=replace(Resources.of(1, 10), extended=((FPGA, 2),)))
+    hosts = lease(host("a", 99, fpga=5), host("b", 99), host("c", 99, fpga=2))
+
+    batch = place(JOB, singles(asked, 4), hosts)
+
+    assert {"a": 2, "c": 1} == {one.hostname: len(one.pods) for one in batch.placements}
+    assert placement_text(batch.why).endswith(f"(3 hosts: less than 2 {FPGA} free, 1 at most)")
+
+
 def test_hostname_is_a_label() -> None:
     """A constraint on hostname needs no attribute of that name."""
     batch = place(JOB, singles(shape(constraint=HostLabel("hostname", "h2")), 1), lease(host("h1"), host("h2")))
@@ -240,8 +255,12 @@ CONSTRAINTS = st.one_of(
     st.builds(lambda parts: AnyOf(tuple(parts)), st.lists(LEAVES, max_size=3)),
 )
 SHAPES = st.builds(
-    lambda cpu, memory, ports, revocable, strategy, constraint: PodShape(
-        Resources.of(cpu, memory), ports, revocable, strategy=strategy, constraint=constraint
+    lambda cpu, memory, ports, revocable, strategy, constraint, fpga: PodShape(
+        replace(Resources.of(cpu, memory), extended=to_extended({FPGA: fpga})),
+        ports,
+        revocable,
+        strategy=strategy,
+        constraint=constraint,
     ),
     st.integers(0, 3),
     st.integers(0, 20),
@@ -249,6 +268,7 @@ SHAPES = st.builds(
     st.booleans(),
     st.sampled_from(Strategy),
     CONSTRAINTS,
+    st.sampled_from([0, 0, 0, 1, 2]),
 )
 
 
@@ -262,6 +282,7 @@ def _lease(hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]]) -> Hos
                 revocable_cpu=slack,
                 ports=((100, 99 + ports),) if ports else (),
                 labels=tuple(labels),
+                fpga=ports,
             )
             for i, (cpu, memory, slack, ports, labels) in enumerate(hosts)
         )

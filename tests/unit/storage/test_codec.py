@@ -40,7 +40,7 @@ def test_facts_of_a_configuration_are_kept() -> None:
     rule = AllOf(
         (HostLabel("rack", "1", "=", 2), AnyOf((PodLabel("job", "x", "<", 1), HostLabel("zone", "z", ">", 0))))
     )
-    shape = PodShape(Resources(1, 2, 3, 4), 5, True, True, True, Strategy.SPREAD_JOB, rule)
+    shape = PodShape(Resources(1, 2, 3, 4, (("license/a", 5),)), 5, True, True, True, Strategy.SPREAD_JOB, rule)
     facts = InstanceFacts("worker", shape, 6, HealthState.HEALTH_UNKNOWN, 7, True, (("a", "b"),), "web:1")
     plain = InstanceFacts("", PodShape(Resources()), 0, HealthState.DISABLED, 30)
 

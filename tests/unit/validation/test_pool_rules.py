@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from google.protobuf.json_format import ParseDict
 
@@ -98,6 +100,33 @@ def test_pods_that_may_not_be_preempted_fit_the_reservation(name: str) -> None:
 
     start, end = "instance 0 is not preemptible and asks ", " (set sla.preemptible, or raise the reservation)"
     assert [f"{start}{text}{end}" for text in said] == texts
+
+
+def test_licenses_are_bounded_by_the_pools_that_name_them() -> None:
+    """The tightest limit above counts, and the reservation; a kind that the pool does not name is refused."""
+    named = [
+        replace(each, resources=(*each.resources, PoolResource("license/a", 2, limit, 1)))
+        for each, limit in zip(POOLS[1:3], (3, 5), strict=True)
+    ]
+    config = job_pb2.JobConfig(instanceCount=1)
+    config.sla.preemptible = True
+    config.defaultConfig.resource.extended.update({"license/a": 4, "license/b": 1})
+
+    def faults(preemptible: bool) -> list[str]:
+        config.sla.preemptible = preemptible
+        return list(PoolValidator(config, pool_bounds("maps", named, None)).plain(0, None))
+
+    known = [
+        "instance 0 asks license/a 4, limit of resource pool /eng is 3",
+        "instance 0 asks license/b 1, and resource pool /eng/maps has none of it: it has license/a (name the kind in "
+        "the resources of the pool and of the pools above it)",
+    ]
+    assert faults(preemptible=True) == known
+    assert faults(preemptible=False) == [
+        *known,
+        "instance 0 is not preemptible and asks license/a 4, reservation of resource pool /eng/maps is 2 (set "
+        "sla.preemptible, or raise the reservation)",
+    ]
 
 
 def test_a_gang_is_bounded() -> None:

@@ -25,27 +25,31 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v0 import peloton_pb2 as peloton_dot_api_dot_v0_dot_peloton__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1epeloton/api/v0/host/host.proto\x12\x13peloton.api.v0.host\x1a\x1cpeloton/api/v0/peloton.proto\"\xe9\x03\n\x08HostInfo\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\n\n\x02ip\x18\x02 \x01(\t\x12-\n\x05state\x18\x03 \x01(\x0e\x32\x1e.peloton.api.v0.host.HostState\x12\x32\n\ngoal_state\x18\x04 \x01(\x0e\x32\x1e.peloton.api.v0.host.HostState\x12-\n\x06labels\x18\x05 \x03(\x0b\x32\x1d.peloton.api.v0.peloton.Label\x12\x14\n\x0c\x63urrent_pool\x18\x06 \x01(\t\x12\x14\n\x0c\x64\x65sired_pool\x18\x07 \x01(\t\x12\x32\n\x08\x63\x61pacity\x18\x64 \x01(\x0b\x32 .peloton.api.v0.host.HostAmounts\x12.\n\x04\x66ree\x18\x65 \x01(\x0b\x32 .peloton.api.v0.host.HostAmounts\x12\x11\n\tslack_cpu\x18\x66 \x01(\x01\x12\x16\n\x0eslack_held_cpu\x18g \x01(\x01\x12.\n\x04used\x18h \x01(\x0b\x32 .peloton.api.v0.host.HostAmounts\x12\x0f\n\x07\x63luster\x18i \x01(\t\x12\x0f\n\x07\x61voided\x18j \x01(\t\x12\x10\n\x08reserved\x18k \x01(\t\x12\x0e\n\x06marked\x18l \x01(\t\"M\n\x0bHostAmounts\x12\x0b\n\x03\x63pu\x18\x01 \x01(\x01\x12\x12\n\nmemory_mib\x18\x02 \x01(\x01\x12\x10\n\x08\x64isk_mib\x18\x03 \x01(\x01\x12\x0b\n\x03gpu\x18\x04 \x01(\x01\"\xb9\x01\n\tHostEvent\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x31\n\x04type\x18\x02 \x01(\x0e\x32#.peloton.api.v0.host.HostEvent.Type\x12\x39\n\rhostPoolEvent\x18\x03 \x01(\x0b\x32\".peloton.api.v0.host.HostPoolEvent\",\n\x04Type\x12\x10\n\x0cTYPE_UNKNOWN\x10\x00\x12\x12\n\x0eTYPE_HOST_POOL\x10\x01\"\x1d\n\rHostPoolEvent\x12\x0c\n\x04pool\x18\x01 \x01(\t\"\x83\x01\n\x0cHostPoolInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05hosts\x18\x02 \x03(\t\x12\x0e\n\x06serves\x18\x64 \x03(\t\x12\x35\n\x07\x66\x61\x63tors\x18\x65 \x01(\x0b\x32$.peloton.api.v0.host.HostPoolFactors\x12\x0f\n\x07minimum\x18\x66 \x01(\r\"g\n\x0fHostPoolFactors\x12\x10\n\x03\x63pu\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06memory\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x11\n\x04\x64isk\x18\x03 \x01(\x01H\x02\x88\x01\x01\x42\x06\n\x04_cpuB\t\n\x07_memoryB\x07\n\x05_disk*\x94\x01\n\tHostState\x12\x16\n\x12HOST_STATE_INVALID\x10\x00\x12\x16\n\x12HOST_STATE_UNKNOWN\x10\x01\x12\x11\n\rHOST_STATE_UP\x10\x02\x12\x17\n\x13HOST_STATE_DRAINING\x10\x03\x12\x16\n\x12HOST_STATE_DRAINED\x10\x04\x12\x13\n\x0fHOST_STATE_DOWN\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1epeloton/api/v0/host/host.proto\x12\x13peloton.api.v0.host\x1a\x1cpeloton/api/v0/peloton.proto\"\xe9\x03\n\x08HostInfo\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\n\n\x02ip\x18\x02 \x01(\t\x12-\n\x05state\x18\x03 \x01(\x0e\x32\x1e.peloton.api.v0.host.HostState\x12\x32\n\ngoal_state\x18\x04 \x01(\x0e\x32\x1e.peloton.api.v0.host.HostState\x12-\n\x06labels\x18\x05 \x03(\x0b\x32\x1d.peloton.api.v0.peloton.Label\x12\x14\n\x0c\x63urrent_pool\x18\x06 \x01(\t\x12\x14\n\x0c\x64\x65sired_pool\x18\x07 \x01(\t\x12\x32\n\x08\x63\x61pacity\x18\x64 \x01(\x0b\x32 .peloton.api.v0.host.HostAmounts\x12.\n\x04\x66ree\x18\x65 \x01(\x0b\x32 .peloton.api.v0.host.HostAmounts\x12\x11\n\tslack_cpu\x18\x66 \x01(\x01\x12\x16\n\x0eslack_held_cpu\x18g \x01(\x01\x12.\n\x04used\x18h \x01(\x0b\x32 .peloton.api.v0.host.HostAmounts\x12\x0f\n\x07\x63luster\x18i \x01(\t\x12\x0f\n\x07\x61voided\x18j \x01(\t\x12\x10\n\x08reserved\x18k \x01(\t\x12\x0e\n\x06marked\x18l \x01(\t\"\xc0\x01\n\x0bHostAmounts\x12\x0b\n\x03\x63pu\x18\x01 \x01(\x01\x12\x12\n\nmemory_mib\x18\x02 \x01(\x01\x12\x10\n\x08\x64isk_mib\x18\x03 \x01(\x01\x12\x0b\n\x03gpu\x18\x04 \x01(\x01\x12@\n\x08\x65xtended\x18\x05 \x03(\x0b\x32..peloton.api.v0.host.HostAmounts.ExtendedEntry\x1a/\n\rExtendedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xb9\x01\n\tHostEvent\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x31\n\x04type\x18\x02 \x01(\x0e\x32#.peloton.api.v0.host.HostEvent.Type\x12\x39\n\rhostPoolEvent\x18\x03 \x01(\x0b\x32\".peloton.api.v0.host.HostPoolEvent\",\n\x04Type\x12\x10\n\x0cTYPE_UNKNOWN\x10\x00\x12\x12\n\x0eTYPE_HOST_POOL\x10\x01\"\x1d\n\rHostPoolEvent\x12\x0c\n\x04pool\x18\x01 \x01(\t\"\x83\x01\n\x0cHostPoolInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05hosts\x18\x02 \x03(\t\x12\x0e\n\x06serves\x18\x64 \x03(\t\x12\x35\n\x07\x66\x61\x63tors\x18\x65 \x01(\x0b\x32$.peloton.api.v0.host.HostPoolFactors\x12\x0f\n\x07minimum\x18\x66 \x01(\r\"g\n\x0fHostPoolFactors\x12\x10\n\x03\x63pu\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06memory\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x11\n\x04\x64isk\x18\x03 \x01(\x01H\x02\x88\x01\x01\x42\x06\n\x04_cpuB\t\n\x07_memoryB\x07\n\x05_disk*\x94\x01\n\tHostState\x12\x16\n\x12HOST_STATE_INVALID\x10\x00\x12\x16\n\x12HOST_STATE_UNKNOWN\x10\x01\x12\x11\n\rHOST_STATE_UP\x10\x02\x12\x17\n\x13HOST_STATE_DRAINING\x10\x03\x12\x16\n\x12HOST_STATE_DRAINED\x10\x04\x12\x13\n\x0fHOST_STATE_DOWN\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.host.host_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_HOSTSTATE']._serialized_start=1115
-  _globals['_HOSTSTATE']._serialized_end=1263
+  _globals['_HOSTAMOUNTS_EXTENDEDENTRY']._loaded_options = None
+  _globals['_HOSTAMOUNTS_EXTENDEDENTRY']._serialized_options = b'8\001'
+  _globals['_HOSTSTATE']._serialized_start=1231
+  _globals['_HOSTSTATE']._serialized_end=1379
   _globals['_HOSTINFO']._serialized_start=86
   _globals['_HOSTINFO']._serialized_end=575
-  _globals['_HOSTAMOUNTS']._serialized_start=577
-  _globals['_HOSTAMOUNTS']._serialized_end=654
-  _globals['_HOSTEVENT']._serialized_start=657
-  _globals['_HOSTEVENT']._serialized_end=842
-  _globals['_HOSTEVENT_TYPE']._serialized_start=798
-  _globals['_HOSTEVENT_TYPE']._serialized_end=842
-  _globals['_HOSTPOOLEVENT']._serialized_start=844
-  _globals['_HOSTPOOLEVENT']._serialized_end=873
-  _globals['_HOSTPOOLINFO']._serialized_start=876
-  _globals['_HOSTPOOLINFO']._serialized_end=1007
-  _globals['_HOSTPOOLFACTORS']._serialized_start=1009
-  _globals['_HOSTPOOLFACTORS']._serialized_end=1112
+  _globals['_HOSTAMOUNTS']._serialized_start=578
+  _globals['_HOSTAMOUNTS']._serialized_end=770
+  _globals['_HOSTAMOUNTS_EXTENDEDENTRY']._serialized_start=723
+  _globals['_HOSTAMOUNTS_EXTENDEDENTRY']._serialized_end=770
+  _globals['_HOSTEVENT']._serialized_start=773
+  _globals['_HOSTEVENT']._serialized_end=958
+  _globals['_HOSTEVENT_TYPE']._serialized_start=914
+  _globals['_HOSTEVENT_TYPE']._serialized_end=958
+  _globals['_HOSTPOOLEVENT']._serialized_start=960
+  _globals['_HOSTPOOLEVENT']._serialized_end=989
+  _globals['_HOSTPOOLINFO']._serialized_start=992
+  _globals['_HOSTPOOLINFO']._serialized_end=1123
+  _globals['_HOSTPOOLFACTORS']._serialized_start=1125
+  _globals['_HOSTPOOLFACTORS']._serialized_end=1228
 # @@protoc_insertion_point(module_scope)

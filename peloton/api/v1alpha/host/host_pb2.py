@@ -26,29 +26,33 @@ from peloton.api.mesos.v1 import mesos_pb2 as peloton_dot_api_dot_mesos_dot_v1_d
 from peloton.api.v1alpha import peloton_pb2 as peloton_dot_api_dot_v1alpha_dot_peloton__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#peloton/api/v1alpha/host/host.proto\x12\x18peloton.api.v1alpha.host\x1a peloton/api/mesos/v1/mesos.proto\x1a!peloton/api/v1alpha/peloton.proto\"\xc3\x03\n\x08HostInfo\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\n\n\x02ip\x18\x02 \x01(\t\x12\x32\n\x05state\x18\x03 \x01(\x0e\x32#.peloton.api.v1alpha.host.HostState\x12\x37\n\ngoal_state\x18\x04 \x01(\x0e\x32#.peloton.api.v1alpha.host.HostState\x12\x32\n\x06labels\x18\x05 \x03(\x0b\x32\".peloton.api.v1alpha.peloton.Label\x12\x14\n\x0c\x63urrent_pool\x18\x06 \x01(\t\x12\x14\n\x0c\x64\x65sired_pool\x18\x07 \x01(\t\x12\x37\n\x08\x63\x61pacity\x18\x64 \x01(\x0b\x32%.peloton.api.v1alpha.host.HostAmounts\x12\x33\n\x04\x66ree\x18\x65 \x01(\x0b\x32%.peloton.api.v1alpha.host.HostAmounts\x12\x11\n\tslack_cpu\x18\x66 \x01(\x01\x12\x16\n\x0eslack_held_cpu\x18g \x01(\x01\x12\x33\n\x04used\x18h \x01(\x0b\x32%.peloton.api.v1alpha.host.HostAmounts\"M\n\x0bHostAmounts\x12\x0b\n\x03\x63pu\x18\x01 \x01(\x01\x12\x12\n\nmemory_mib\x18\x02 \x01(\x01\x12\x10\n\x08\x64isk_mib\x18\x03 \x01(\x01\x12\x0b\n\x03gpu\x18\x04 \x01(\x01\"\'\n\tPortRange\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"\xcf\x02\n\x0bHostSummary\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x39\n\tresources\x18\x02 \x01(\x0b\x32&.peloton.api.v1alpha.peloton.Resources\x12\x32\n\x06labels\x18\x03 \x03(\x0b\x32\".peloton.api.v1alpha.peloton.Label\x12<\n\x0f\x61vailable_ports\x18\x04 \x03(\x0b\x32#.peloton.api.v1alpha.host.PortRange\x12\x41\n\x06Offers\x18\x05 \x03(\x0b\x32\x31.peloton.api.v1alpha.host.HostSummary.OffersEntry\x1a>\n\x0bOffersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1e\n\x05value\x18\x02 \x01(\x0b\x32\x0f.mesos.v1.Offer:\x02\x38\x01\"\x88\x01\n\x0cHostPoolInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05hosts\x18\x02 \x03(\t\x12\x0e\n\x06serves\x18\x64 \x03(\t\x12:\n\x07\x66\x61\x63tors\x18\x65 \x01(\x0b\x32).peloton.api.v1alpha.host.HostPoolFactors\x12\x0f\n\x07minimum\x18\x66 \x01(\r\"g\n\x0fHostPoolFactors\x12\x10\n\x03\x63pu\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06memory\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x11\n\x04\x64isk\x18\x03 \x01(\x01H\x02\x88\x01\x01\x42\x06\n\x04_cpuB\t\n\x07_memoryB\x07\n\x05_disk*\x94\x01\n\tHostState\x12\x16\n\x12HOST_STATE_INVALID\x10\x00\x12\x16\n\x12HOST_STATE_UNKNOWN\x10\x01\x12\x11\n\rHOST_STATE_UP\x10\x02\x12\x17\n\x13HOST_STATE_DRAINING\x10\x03\x12\x16\n\x12HOST_STATE_DRAINED\x10\x04\x12\x13\n\x0fHOST_STATE_DOWN\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#peloton/api/v1alpha/host/host.proto\x12\x18peloton.api.v1alpha.host\x1a peloton/api/mesos/v1/mesos.proto\x1a!peloton/api/v1alpha/peloton.proto\"\xc3\x03\n\x08HostInfo\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\n\n\x02ip\x18\x02 \x01(\t\x12\x32\n\x05state\x18\x03 \x01(\x0e\x32#.peloton.api.v1alpha.host.HostState\x12\x37\n\ngoal_state\x18\x04 \x01(\x0e\x32#.peloton.api.v1alpha.host.HostState\x12\x32\n\x06labels\x18\x05 \x03(\x0b\x32\".peloton.api.v1alpha.peloton.Label\x12\x14\n\x0c\x63urrent_pool\x18\x06 \x01(\t\x12\x14\n\x0c\x64\x65sired_pool\x18\x07 \x01(\t\x12\x37\n\x08\x63\x61pacity\x18\x64 \x01(\x0b\x32%.peloton.api.v1alpha.host.HostAmounts\x12\x33\n\x04\x66ree\x18\x65 \x01(\x0b\x32%.peloton.api.v1alpha.host.HostAmounts\x12\x11\n\tslack_cpu\x18\x66 \x01(\x01\x12\x16\n\x0eslack_held_cpu\x18g \x01(\x01\x12\x33\n\x04used\x18h \x01(\x0b\x32%.peloton.api.v1alpha.host.HostAmounts\"\xc5\x01\n\x0bHostAmounts\x12\x0b\n\x03\x63pu\x18\x01 \x01(\x01\x12\x12\n\nmemory_mib\x18\x02 \x01(\x01\x12\x10\n\x08\x64isk_mib\x18\x03 \x01(\x01\x12\x0b\n\x03gpu\x18\x04 \x01(\x01\x12\x45\n\x08\x65xtended\x18\x05 \x03(\x0b\x32\x33.peloton.api.v1alpha.host.HostAmounts.ExtendedEntry\x1a/\n\rExtendedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\'\n\tPortRange\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"\xcf\x02\n\x0bHostSummary\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12\x39\n\tresources\x18\x02 \x01(\x0b\x32&.peloton.api.v1alpha.peloton.Resources\x12\x32\n\x06labels\x18\x03 \x03(\x0b\x32\".peloton.api.v1alpha.peloton.Label\x12<\n\x0f\x61vailable_ports\x18\x04 \x03(\x0b\x32#.peloton.api.v1alpha.host.PortRange\x12\x41\n\x06Offers\x18\x05 \x03(\x0b\x32\x31.peloton.api.v1alpha.host.HostSummary.OffersEntry\x1a>\n\x0bOffersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1e\n\x05value\x18\x02 \x01(\x0b\x32\x0f.mesos.v1.Offer:\x02\x38\x01\"\x88\x01\n\x0cHostPoolInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05hosts\x18\x02 \x03(\t\x12\x0e\n\x06serves\x18\x64 \x03(\t\x12:\n\x07\x66\x61\x63tors\x18\x65 \x01(\x0b\x32).peloton.api.v1alpha.host.HostPoolFactors\x12\x0f\n\x07minimum\x18\x66 \x01(\r\"g\n\x0fHostPoolFactors\x12\x10\n\x03\x63pu\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06memory\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x11\n\x04\x64isk\x18\x03 \x01(\x01H\x02\x88\x01\x01\x42\x06\n\x04_cpuB\t\n\x07_memoryB\x07\n\x05_disk*\x94\x01\n\tHostState\x12\x16\n\x12HOST_STATE_INVALID\x10\x00\x12\x16\n\x12HOST_STATE_UNKNOWN\x10\x01\x12\x11\n\rHOST_STATE_UP\x10\x02\x12\x17\n\x13HOST_STATE_DRAINING\x10\x03\x12\x16\n\x12HOST_STATE_DRAINED\x10\x04\x12\x13\n\x0fHOST_STATE_DOWN\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v1alpha.host.host_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_HOSTAMOUNTS_EXTENDEDENTRY']._loaded_options = None
+  _globals['_HOSTAMOUNTS_EXTENDEDENTRY']._serialized_options = b'8\001'
   _globals['_HOSTSUMMARY_OFFERSENTRY']._loaded_options = None
   _globals['_HOSTSUMMARY_OFFERSENTRY']._serialized_options = b'8\001'
-  _globals['_HOSTSTATE']._serialized_start=1291
-  _globals['_HOSTSTATE']._serialized_end=1439
+  _globals['_HOSTSTATE']._serialized_start=1412
+  _globals['_HOSTSTATE']._serialized_end=1560
   _globals['_HOSTINFO']._serialized_start=135
   _globals['_HOSTINFO']._serialized_end=586
-  _globals['_HOSTAMOUNTS']._serialized_start=588
-  _globals['_HOSTAMOUNTS']._serialized_end=665
-  _globals['_PORTRANGE']._serialized_start=667
-  _globals['_PORTRANGE']._serialized_end=706
-  _globals['_HOSTSUMMARY']._serialized_start=709
-  _globals['_HOSTSUMMARY']._serialized_end=1044
-  _globals['_HOSTSUMMARY_OFFERSENTRY']._serialized_start=982
-  _globals['_HOSTSUMMARY_OFFERSENTRY']._serialized_end=1044
-  _globals['_HOSTPOOLINFO']._serialized_start=1047
-  _globals['_HOSTPOOLINFO']._serialized_end=1183
-  _globals['_HOSTPOOLFACTORS']._serialized_start=1185
-  _globals['_HOSTPOOLFACTORS']._serialized_end=1288
+  _globals['_HOSTAMOUNTS']._serialized_start=589
+  _globals['_HOSTAMOUNTS']._serialized_end=786
+  _globals['_HOSTAMOUNTS_EXTENDEDENTRY']._serialized_start=739
+  _globals['_HOSTAMOUNTS_EXTENDEDENTRY']._serialized_end=786
+  _globals['_PORTRANGE']._serialized_start=788
+  _globals['_PORTRANGE']._serialized_end=827
+  _globals['_HOSTSUMMARY']._serialized_start=830
+  _globals['_HOSTSUMMARY']._serialized_end=1165
+  _globals['_HOSTSUMMARY_OFFERSENTRY']._serialized_start=1103
+  _globals['_HOSTSUMMARY_OFFERSENTRY']._serialized_end=1165
+  _globals['_HOSTPOOLINFO']._serialized_start=1168
+  _globals['_HOSTPOOLINFO']._serialized_end=1304
+  _globals['_HOSTPOOLFACTORS']._serialized_start=1306
+  _globals['_HOSTPOOLFACTORS']._serialized_end=1409
 # @@protoc_insertion_point(module_scope)

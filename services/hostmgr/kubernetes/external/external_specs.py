@@ -132,6 +132,7 @@ def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str) -> None:
     task.name = "pod"
     task.resource.cpuLimit, task.resource.gpuLimit = asked.cpu_milli / 1000, asked.gpu_milli / 1000
     task.resource.memLimitMb, task.resource.diskLimitMb = asked.memory_mib, asked.disk_mib
+    task.resource.extended.update(asked.extended)
     task.killGracePeriodSeconds = min(max(int(spec.get("terminationGracePeriodSeconds", GRACE_S)), 0), GRACE_MAX_S)
     task.preemptionPolicy.killOnPreempt = True  # its owner creates another one
     rules = [_host(CLUSTER_LABEL, cluster)]

@@ -27,7 +27,7 @@ class Demand(NamedTuple):
 
 def less(have: Resources, held: Resources) -> Resources:
     """Returns the difference, at least 0: external pods may exceed a node's resources."""
-    return Resources(*(max(amount - taken, 0) for amount, taken in zip(have, held, strict=True)))
+    return have.without(held)
 
 
 @dataclass(slots=True)

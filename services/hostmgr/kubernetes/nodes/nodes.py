@@ -13,7 +13,7 @@ from services.hostmgr.driver import Ports
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume, volumes_of
 from services.hostmgr.kubernetes.pods.quantities import amount, mib, milli
-from services.hostmgr.kubernetes.pods.statuses import GPU
+from services.hostmgr.kubernetes.pods.statuses import GPU, read_extended
 from services.hostmgr.kubernetes.settings import KubernetesSettings, read_ports
 
 MAINTENANCE = "peloton.io/maintenance"
@@ -84,6 +84,7 @@ def capacity_of(amounts: Json) -> Resources:
         mib(of("memory"), up=False),
         mib(of("ephemeral-storage"), up=False),
         milli(of(GPU), up=False),
+        read_extended(amounts),
     )
 
 

@@ -17,7 +17,7 @@ from peloton.api.pod_parts import Part, check_times, http_port, resources
 from peloton.api.v0.task import task_pb2
 from peloton.lifecycle.host_pools import scale_request
 from peloton.model.host_pool import AT_PAR, Factors
-from peloton.model.resources import Resources, compute_needed
+from peloton.model.resources import Resources, compute_needed, without_licenses
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.statuses import GPU
 from services.hostmgr.kubernetes.pods.volumes import PodVolumes
@@ -125,11 +125,12 @@ def _resources(part: Part, asked: Asked) -> Json:
     """Returns requests equal to limits, so that a pod which sets cpu and memory is Guaranteed, unless the node's
     resources are offered with a factor: requests are then divided by it. A revocable pod requests no cpu: it gets the
     cpu that others leave. Resources without a request are not limited."""
+    wanted = without_licenses(resources(part.resource))
     if asked.takes_least:
-        return {"requests": _amounts(scale_request(compute_needed(Resources()), asked.factors))}
-    wanted = resources(part.resource)
+        limits = {"limits": _amounts(wanted)} if wanted.extended else {}
+        return {"requests": _amounts(scale_request(compute_needed(wanted), asked.factors))} | limits
     own = wanted - Resources(wanted.cpu_milli) if asked.is_revocable else wanted
-    if not any(own):
+    if not any(own) and not own.extended:
         return {}
     return {"requests": _amounts(scale_request(own, asked.factors)), "limits": _amounts(own)}
 
@@ -141,7 +142,8 @@ def _amounts(asked: Resources) -> Json:
         "ephemeral-storage": f"{asked.disk_mib}Mi",
         GPU: str(asked.gpu_milli // 1000),  # whole ones only, see ``mesos_only``
     }
-    return {kind: text for (kind, text), amount in zip(amounts.items(), asked, strict=True) if amount}
+    found = {kind: text for (kind, text), amount in zip(amounts.items(), asked, strict=True) if amount}
+    return found | {name: str(amount) for name, amount in asked.extended}
 
 
 def _security(part: Part) -> Json:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache, partial
 
 from peloton.lifecycle.pod import HEALTH_CHECK_REASON
 from peloton.model.ids import PodId, parse_job_id
 from peloton.model.pod import Cause, ContainerState, ContainerStatus, PodState, PodStatus
-from peloton.model.resources import Resources
+from peloton.model.resources import EXTENDED_KINDS_MAX, Extended, Resources, is_license, to_extended
 from services.hostmgr.driver import PodReport
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.quantities import KNOWN_MAX, amount, mib, milli
@@ -118,9 +119,9 @@ def sum_occupied(pod: Json) -> Resources:
         if _is_sidecar(container):
             others += own
             own = Resources()
-        total = Resources(*map(max, total, others + own))
+        total = Resources.each(max, total, others + own)
     whole = _requests(spec)  # of the pod as a whole, if set
-    total = Resources(*(own or found for own, found in zip(whole, map(max, total, main + others), strict=True)))
+    total = Resources.each(lambda own, found: own or found, whole, Resources.each(max, total, main + others))
     return total + _amounts(spec.get("overhead", {}))
 
 
@@ -159,7 +160,16 @@ def _requests(container: Json) -> Resources:
 
 
 def _amounts(texts: Json) -> Resources:
-    return _resources(texts.get("cpu", 0), texts.get("memory", 0), texts.get("ephemeral-storage", 0), texts.get(GPU, 0))
+    own = _resources(texts.get("cpu", 0), texts.get("memory", 0), texts.get("ephemeral-storage", 0), texts.get(GPU, 0))
+    extended = read_extended(texts)
+    return replace(own, extended=extended) if extended else own
+
+
+def read_extended(texts: Json) -> Extended:
+    """Returns the extended resources among these amounts, which have qualified names; at most EXTENDED_KINDS_MAX."""
+    names = [name for name in texts if "/" in name and name != GPU and not name.split("/")[0].endswith("kubernetes.io")]
+    amounts = {name: int(amount(texts[name])) for name in names if not is_license(name)}
+    return to_extended(amounts)[:EXTENDED_KINDS_MAX] if amounts else ()
 
 
 @lru_cache(maxsize=KNOWN_MAX)

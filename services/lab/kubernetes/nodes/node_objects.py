@@ -50,6 +50,7 @@ def _status(spec: HostSpec, pods_max: int, now: str, before: Json) -> Json:
     }
     if spec.gpus:
         resources[GPU] = str(spec.gpus)
+    resources |= {name: str(amount) for name, amount in spec.extended}
     was = [row for row in before.get("conditions", ()) if row["type"] == "Ready" and row["status"] == "True"]
     since = was[0]["lastTransitionTime"] if was else now
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}

@@ -15,7 +15,7 @@ OWN_PODS_MAX = 100_000
 
 
 def node_options(command: F) -> F:
-    hosts = "YAML list of nodes: name, cpus, mem, disk, gpus, attributes (labels)."
+    hosts = "YAML list of nodes: name, cpus, mem, disk, gpus, extended, attributes (labels)."
     pods = click.IntRange(1, OWN_PODS_MAX)
     command = click.option("--max-pods", default=PODS_MAX, type=pods, metavar="N", help="Pods on one node.")(command)
     command = host_options(hosts, "node", "pods")(command)

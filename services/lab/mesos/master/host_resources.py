@@ -21,15 +21,26 @@ _TOTALS: dict[tuple[object, ...], Resources] = {}
 
 def total_of(spec: HostSpec) -> Resources:
     """Return the reported resources; equal hosts share one dict."""
-    key = (spec.cpus, spec.mem, spec.disk, spec.gpus, spec.ports, spec.revocable_cpus, spec.role, spec.mounts)
+    key = (
+        spec.cpus,
+        spec.mem,
+        spec.disk,
+        spec.gpus,
+        spec.ports,
+        spec.revocable_cpus,
+        spec.role,
+        spec.mounts,
+        spec.extended,
+    )
     total = _TOTALS.get(key)
     if total is None:
         total = {}
         mounts = ((mount_disk(index), size) for index, size in enumerate(spec.mounts))
         rows = ((CPUS, spec.cpus), (GPUS, spec.gpus), (MEM, spec.mem), (DISK, spec.disk), *mounts)
+        extended = ((kind_of(name), amount) for name, amount in spec.extended)
         if spec.ports:
             total[_reserve_statically(PORTS, spec.role)] = spec.ports
-        for kind, value in rows:
+        for kind, value in (*rows, *extended):
             if value:
                 total[_reserve_statically(kind, spec.role)] = round(value * THOUSAND)
         if spec.revocable_cpus:

@@ -13,7 +13,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, PodId
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, compute_needed
 from peloton.model.secret import Secret
 from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.kubernetes.pods import statuses
@@ -21,6 +21,7 @@ from services.hostmgr.kubernetes.pods.manifests import PodManifest
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 Json = dict[str, Any]
+FPGA = "example.com/fpga"
 JOB = JobId("00000000-0000-4000-8000-000000000001")
 SETTINGS = KubernetesSettings("in-cluster", cluster="west", default_image="plain:1")
 DOCKER: Json = {"type": "DOCKER", "docker": {"image": "app:7"}}
@@ -115,8 +116,9 @@ def test_an_image_that_is_to_be_fetched_each_time() -> None:
 
 def test_requests_are_limits() -> None:
     """The pod is Guaranteed; a pod without demand requests the minimum."""
-    asked = {"cpuLimit": 1.5, "memLimitMb": 100.2, "diskLimitMb": 10, "gpuLimit": 2}
-    amounts = {"cpu": "1500m", "memory": "101Mi", "ephemeral-storage": "10Mi", "nvidia.com/gpu": "2"}
+    asked: Json = {"cpuLimit": 1.5, "memLimitMb": 100.2, "diskLimitMb": 10, "gpuLimit": 2}
+    asked["extended"] = {FPGA: 3, "license/x": 1}
+    amounts = {"cpu": "1500m", "memory": "101Mi", "ephemeral-storage": "10Mi", "nvidia.com/gpu": "2", FPGA: "3"}
 
     assert {"requests": amounts, "limits": amounts} == container({"resource": asked})["resources"]
     assert {"requests": {"cpu": "10m"}} == container({})["resources"]
@@ -132,12 +134,19 @@ def test_a_revocable_pod_requests_no_cpu() -> None:
     assert {} == container({"resource": {"cpuLimit": 1}}, (), True)["resources"]
 
 
-@pytest.mark.parametrize("task", [{"resource": {"cpuLimit": 0.25, "memLimitMb": 64, "gpuLimit": 1}}, {}])
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"resource": {"cpuLimit": 0.25, "memLimitMb": 64, "gpuLimit": 1, "extended": {FPGA: 2, "license/x": 1}}},
+        {"resource": {"extended": {FPGA: 1}}},
+        {},
+    ],
+)
 def test_what_a_pod_takes_is_what_it_was_given(task: Json) -> None:
     """The ledger reads the placed amounts from a pod."""
     taken = statuses.sum_occupied(manifest(task))
 
-    assert taken == (template(task).resources if task else Resources(cpu_milli=10))
+    assert taken == compute_needed(template(task).resources)
 
 
 def test_ports_are_those_of_the_node() -> None:

@@ -18,6 +18,9 @@ ALLOCATABLE = {
     "ephemeral-storage": "10Gi",
     "pods": "110",
     "nvidia.com/gpu": "2",
+    "example.com/fpga": "3",
+    "hugepages-2Mi": "0",
+    "scheduling.kubernetes.io/foo": "5",
 }
 
 
@@ -41,7 +44,8 @@ def test_a_node_has_what_it_calls_allocatable() -> None:
     """The amounts are rounded down; the host has the labels of the node, and its name."""
     found = read(node(labels={"topology.kubernetes.io/zone": "a"}))
 
-    assert (Resources(1_950, 24_052, 10_240, 2_000), 110) == (found.capacity, found.pods_max)
+    capacity = Resources(1_950, 24_052, 10_240, 2_000, (("example.com/fpga", 3),))
+    assert (capacity, 110) == (found.capacity, found.pods_max)
     assert {"topology.kubernetes.io/zone": "a", "hostname": "n1"} == found.labels
     assert ("n1", "u1", "10.0.0.1", True, "") == (found.name, found.uid, found.ip, found.is_ready, found.withdrawn)
 
