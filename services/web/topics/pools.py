@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import unquote
 
 from google.protobuf.json_format import MessageToDict
 
@@ -62,7 +63,7 @@ async def over_time(api: Api, argument: str) -> Any:
     """
     hours, _, rest = argument.partition("/")
     kind, slash, path = rest.partition("/")
-    path = slash + path
+    kind, path = unquote(kind), slash + path
     request = history_pb2.GetPoolHistoryRequest(paths=[path], levels=1, kinds=[kind], start=start_of(hours))
     answer = await api.history.GetPoolHistory(request, timeout=TIMEOUT_S)
     return {

@@ -1,8 +1,18 @@
 // Numbers with their units, times in the reader's zone.
 
-export type Kind = "cpu" | "memory" | "disk" | "gpu";
+export type Kind = string; // of KINDS, or the name of an extended resource
 export const KINDS: Kind[] = ["cpu", "memory", "disk", "gpu"];
-export const KIND_NAMES: Record<Kind, string> = { cpu: "CPU", memory: "Memory", disk: "Disk", gpu: "GPU" };
+const KIND_NAMES: Record<string, string> = { cpu: "CPU", memory: "Memory", disk: "Disk", gpu: "GPU" };
+
+export function kindName(kind: Kind): string {
+  return KIND_NAMES[kind] ?? kind;
+}
+
+// Kinds in the order of KINDS, extended resources after them by name.
+export function inOrder(kinds: Kind[]): Kind[] {
+  const others = kinds.filter((kind) => !KINDS.includes(kind)).sort();
+  return [...KINDS.filter((kind) => kinds.includes(kind)), ...new Set(others)];
+}
 
 const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const fraction = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 2 });
@@ -22,7 +32,7 @@ export function count(value: number, unit = ""): string {
 export function amount(kind: Kind, value: number): string {
   if (kind === "cpu") return count(value, "core");
   if (kind === "gpu") return count(value, "gpu");
-  return mebibytes(value);
+  return kind === "memory" || kind === "disk" ? mebibytes(value) : count(value);
 }
 
 export function mebibytes(value: number): string {

@@ -12,6 +12,7 @@ export interface Amounts {
   memoryMib?: number;
   diskMib?: number;
   gpu?: number;
+  extended?: Record<string, number>;
 }
 
 export interface Pod {
@@ -72,7 +73,8 @@ export interface Data {
 
 export function of(amounts: Amounts | undefined, kind: Kind): number {
   const { cpu = 0, memoryMib = 0, diskMib = 0, gpu = 0 } = amounts ?? {};
-  return { cpu, memory: memoryMib, disk: diskMib, gpu }[kind];
+  const known: Record<string, number> = { cpu, memory: memoryMib, disk: diskMib, gpu };
+  return known[kind] ?? amounts?.extended?.[kind] ?? 0;
 }
 
 export function stateWord(state?: string): string {

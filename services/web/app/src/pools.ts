@@ -1,5 +1,5 @@
 // What the topics of pools tell, and what pages make of it.
-import { KINDS, type Kind } from "./format";
+import { inOrder, type Kind } from "./format";
 
 export interface Amounts {
   reservation: number;
@@ -39,7 +39,7 @@ export function nameOf(path: string): string {
 }
 
 export function kindsOf(pools: Pool[]): Kind[] {
-  return KINDS.filter((kind) => pools.some((pool) => pool.amounts[kind]));
+  return inOrder(pools.flatMap((pool) => Object.keys(pool.amounts)));
 }
 
 // The value at the right end of every bar: what waits may go beyond it, what is held never.

@@ -1,5 +1,5 @@
 // A host: how full it is, what runs on it for whom, its labels, and its maintenance.
-import { amount, called, count, KIND_NAMES, KINDS, type Kind, percent } from "../format";
+import { amount, called, count, kindName, KINDS, type Kind, percent } from "../format";
 import { of, type Pod, stateWord, type Data } from "../host";
 import { useLive } from "../live";
 import { poolHref } from "../pools";
@@ -50,7 +50,7 @@ function Amounts({ data: { host } }: { data: Data }) {
   return (
     <section aria-label="Amounts">
       <h2>Resources</h2>
-      {KINDS.map((kind) => <Amount key={kind} kind={kind} host={host} />)}
+      {[...KINDS, ...Object.keys(host.capacity?.extended ?? {}).sort()].map((kind) => <Amount key={kind} kind={kind} host={host} />)}
       {(host.slackCpu ?? 0) > 0 && (
         <div class="row">
           <h3>Slack</h3>
@@ -72,13 +72,13 @@ function Amount({ kind, host }: { kind: Kind; host: Data["host"] }) {
   const used = of(host.used, kind);
   return (
     <div class="row">
-      <h3>{KIND_NAMES[kind]}</h3>
+      <h3>{kindName(kind)}</h3>
       <div>
         <Bar
-          label={KIND_NAMES[kind]} whole={capacity} text={`${amount(kind, taken)} of ${amount(kind, capacity)} taken (${percent(taken, capacity)})`}
+          label={kindName(kind)} whole={capacity} text={`${amount(kind, taken)} of ${amount(kind, capacity)} taken (${percent(taken, capacity)})`}
           parts={[{ name: "taken", value: taken, tone: "allocation" }]}
         />
-        {isMeasured && <Bar label={`${KIND_NAMES[kind]} used`} whole={capacity} text={`${amount(kind, used)} used (${percent(used, capacity)})`} parts={[{ name: "used", value: used, tone: "use" }]} />}
+        {isMeasured && <Bar label={`${kindName(kind)} used`} whole={capacity} text={`${amount(kind, used)} used (${percent(used, capacity)})`} parts={[{ name: "used", value: used, tone: "use" }]} />}
       </div>
     </div>
   );

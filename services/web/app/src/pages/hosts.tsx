@@ -1,5 +1,5 @@
 // All hosts: a map, and a table of those that a filter leaves. Filters, order and colours are in the address.
-import { count, KIND_NAMES, type Kind } from "../format";
+import { count, kindName, type Kind } from "../format";
 import { hostHref } from "../host";
 import { COLOURINGS, type Host, HOST_STATES, useHosts } from "../hosts";
 import { parameter, setParameters } from "../router";
@@ -98,8 +98,8 @@ function Rows({ hosts, order, hasPools }: { hosts: Host[]; order: string; hasPoo
             {head("state", "State", false)}
             {hasPools && <th>Host pool</th>}
             {head("pods", "Pods")}
-            {PERCENT_KINDS.map((kind) => head(kind, `${KIND_NAMES[kind]} allocated`))}
-            {PERCENT_KINDS.map((kind) => head(`${kind}-used`, `${KIND_NAMES[kind]} used`))}
+            {PERCENT_KINDS.map((kind) => head(kind, `${kindName(kind)} allocated`))}
+            {PERCENT_KINDS.map((kind) => head(`${kind}-used`, `${kindName(kind)} used`))}
             <th>Mark</th>
           </tr>
         </thead>

@@ -166,7 +166,7 @@ function Configuration({ id }: { id: string }) {
         <>
           <p>
             Each instance asks for {amount("cpu", limits.cpuLimit ?? 0)}, {amount("memory", limits.memLimitMb ?? 0)} of memory, {amount("disk", limits.diskLimitMb ?? 0)} of disk
-            {limits.gpuLimit ? `, ${amount("gpu", limits.gpuLimit)}` : ""}, and {again(config)}.
+            {limits.gpuLimit ? `, ${amount("gpu", limits.gpuLimit)}` : ""}{Object.entries<number>(limits.extended ?? {}).map(([kind, value]) => `, ${count(value)} of ${kind}`).join("")}, and {again(config)}.
             {gang > 1 && ` Instances 0 to ${gang - 1} are one gang: they start together or not at all.`}
           </p>
           {held.length > 0 && <p>Held so far, by requests: {held.join(", ")}.</p>}

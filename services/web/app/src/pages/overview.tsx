@@ -1,5 +1,5 @@
 // The cluster in one screen: what is wrong, how full it is, its hosts, its work and who leads.
-import { amount, count, KIND_NAMES, KINDS, type Kind, percent } from "../format";
+import { amount, count, kindName, KINDS, type Kind, percent } from "../format";
 import { COLOURINGS, useHosts } from "../hosts";
 import { useLive } from "../live";
 import { poolHref } from "../pools";
@@ -125,23 +125,23 @@ function Capacity({ kind, all, demand }: { kind: Kind; all: Amounts[]; demand: n
   if (away) parts.push(`${amount(kind, away)} on hosts that take no pods`);
   return (
     <div class="row">
-      <h3>{KIND_NAMES[kind]}</h3>
+      <h3>{kindName(kind)}</h3>
       <div>
         <Bar
-          label={KIND_NAMES[kind]} text={parts.join(", ")} whole={Math.max(capacity, allocation + demand)}
+          label={kindName(kind)} text={parts.join(", ")} whole={Math.max(capacity, allocation + demand)}
           parts={[{ name: "allocated", value: allocation, tone: "allocation" }, { name: "wanted", value: demand, tone: "demand" }]}
           marks={[{ name: "capacity", value: capacity }]}
         />
         {measured > 0 && (
           <Bar
-            label={`${KIND_NAMES[kind]} used`} whole={Math.max(capacity, allocation + demand)}
+            label={`${kindName(kind)} used`} whole={Math.max(capacity, allocation + demand)}
             text={`${amount(kind, used)} used, measured on hosts with ${amount(kind, measured)} (${percent(used, measured)})`}
             parts={[{ name: "used", value: used, tone: "use" }]} marks={[{ name: "measured capacity", value: measured }]}
           />
         )}
         {slack > 0 && (
           <Bar
-            label={`${KIND_NAMES[kind]} slack`} whole={Math.max(capacity, allocation + demand)}
+            label={`${kindName(kind)} slack`} whole={Math.max(capacity, allocation + demand)}
             text={`${amount(kind, held)} of ${amount(kind, slack)} slack held by revocable pods`}
             parts={[{ name: "held", value: held, tone: "slack" }]} marks={[{ name: "slack", value: slack }]}
           />
@@ -156,7 +156,7 @@ function Clusters({ clusters }: { clusters: NonNullable<Data["overview"]["cluste
     <Cards>
       <table>
         <caption>By cluster</caption>
-        <thead><tr><th>Cluster</th><th>Kind</th><th class="figure">Hosts</th>{KINDS.map((kind) => <th key={kind} class="figure">{KIND_NAMES[kind]} allocated</th>)}</tr></thead>
+        <thead><tr><th>Cluster</th><th>Kind</th><th class="figure">Hosts</th>{KINDS.map((kind) => <th key={kind} class="figure">{kindName(kind)} allocated</th>)}</tr></thead>
         <tbody>
           {clusters.map((one) => (
             <tr key={one.cluster}>

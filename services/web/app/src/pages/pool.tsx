@@ -1,6 +1,6 @@
 // A pool: what it has and may use, its queue in order and why each waits, over time, and what a change would do.
 import { call } from "../api";
-import { KIND_NAMES, KINDS } from "../format";
+import { inOrder, kindName, KINDS } from "../format";
 import { useLive } from "../live";
 import type { PageProps } from "./all";
 import { chosenKind, KindChoice } from "../parts/kind-choice";
@@ -21,7 +21,7 @@ export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
   const tree = useLive<Row[]>("pools").value?.map(poolOf) ?? [];
   if (!value) return <Absent what="pool" name={path} error={error} all={{ href: "/pools", title: "All pools" }} />;
   const amounts = amountsOf(value.pool);
-  const kinds = KINDS.filter((kind) => amounts[kind]);
+  const kinds = inOrder(Object.keys(amounts));
   const kind = chosenKind(kinds);
   const root = tree.find((pool) => pool.path === "/");
   const below = tree.filter((pool) => pool.path !== path && pool.path.startsWith(`${path}/`) && pool.depth === (value.pool.depth ?? 0) + 1);
@@ -36,7 +36,7 @@ export default function Pool({ arguments: { path: rest = "" } }: PageProps) {
         {kinds.map((each) => {
           const one = amounts[each]!;
           const whole = Math.max(one.reservation, one.entitlement, one.allocation, one.limit ?? 0);
-          return <div class="row" key={each}><h3>{KIND_NAMES[each]}</h3><PoolBar label={KIND_NAMES[each]} kind={each} amounts={one} whole={whole} /></div>;
+          return <div class="row" key={each}><h3>{kindName(each)}</h3><PoolBar label={kindName(each)} kind={each} amounts={one} whole={whole} /></div>;
         })}
         {!kinds.length && <p class="quiet">The pool has no resources and no queued jobs.</p>}
       </section>
@@ -81,7 +81,7 @@ function Below({ pools, kind }: { pools: PoolRow[]; kind: keyof PoolRow["amounts
       {pools.map((pool) => (
         <div class="row" key={pool.path}>
           <h3><a href={poolHref(pool.path)}>{nameOf(pool.path)}</a></h3>
-          {pool.amounts[kind] ? <PoolBar label={pool.path} kind={kind} amounts={pool.amounts[kind]} whole={whole} /> : <span class="quiet">no {KIND_NAMES[kind]}</span>}
+          {pool.amounts[kind] ? <PoolBar label={pool.path} kind={kind} amounts={pool.amounts[kind]} whole={whole} /> : <span class="quiet">no {kindName(kind)}</span>}
         </div>
       ))}
     </section>

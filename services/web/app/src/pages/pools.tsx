@@ -1,6 +1,6 @@
 // The tree of pools on one scale, live, and what they held over time.
 import { useState } from "preact/hooks";
-import { count, type Kind, KIND_NAMES } from "../format";
+import { count, type Kind, kindName } from "../format";
 import { useLive } from "../live";
 import { Empty } from "../parts/empty";
 import { chosenKind, KindChoice } from "../parts/kind-choice";
@@ -49,7 +49,7 @@ function Tree({ pools, kind }: { pools: Pool[]; kind: Kind }) {
   });
   const root = shown.find((pool) => pool.path === "/") ?? pools[0];
   return (
-    <ul class="pool-tree" aria-label={`Pools, ${KIND_NAMES[kind]}`}>
+    <ul class="pool-tree" aria-label={`Pools, ${kindName(kind)}`}>
       {(root && !shown.includes(root) ? [root, ...shown] : shown).map((pool) => (
         <li key={pool.path} style={{ "--depth": pool.depth }}>
           <span class="name">
@@ -61,7 +61,7 @@ function Tree({ pools, kind }: { pools: Pool[]; kind: Kind }) {
           </span>
           {pool.amounts[kind]
             ? <PoolBar label={pool.path} kind={kind} amounts={pool.amounts[kind]} whole={whole} />
-            : <span class="quiet">no {KIND_NAMES[kind]}</span>}
+            : <span class="quiet">no {kindName(kind)}</span>}
         </li>
       ))}
     </ul>

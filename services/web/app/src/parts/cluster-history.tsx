@@ -1,6 +1,6 @@
 // What the clusters had, what pods held of it and used, over time.
 import { useMemo } from "preact/hooks";
-import { amount, count, duration, KIND_NAMES, type Kind, percent, time } from "../format";
+import { amount, count, duration, kindName, type Kind, percent, time } from "../format";
 import { useLive } from "../live";
 import type { Values } from "../pools";
 import { Empty } from "./empty";
@@ -51,10 +51,10 @@ function Chart({ data, kind }: { data: OverTime; kind: Kind }) {
   const missing = Object.entries(data.missing);
   return (
     <>
-      {isDrawn(layers) ? <Stack label={`${KIND_NAMES[kind]} of the clusters over time; the tables below have its numbers`} timesS={timesS} layers={layers} lines={lines} marks={NO_MARKS} shown={shown} /> : <Undrawn step={step} />}
+      {isDrawn(layers) ? <Stack label={`${kindName(kind)} of the clusters over time; the tables below have its numbers`} timesS={timesS} layers={layers} lines={lines} marks={NO_MARKS} shown={shown} /> : <Undrawn step={step} />}
       <Cards>
         <table>
-          <caption>{KIND_NAMES[kind]} in intervals of {step}{isYoung && `; nothing was recorded before ${time(timesS[0]! * 1000)}`}</caption>
+          <caption>{kindName(kind)} in intervals of {step}{isYoung && `; nothing was recorded before ${time(timesS[0]! * 1000)}`}</caption>
           <thead><tr><th>What</th><th class="figure">First</th><th class="figure">Last</th><th class="figure">Mean</th><th class="figure">Most</th></tr></thead>
           <tbody>
             {all.map(({ name, values }, index) => {

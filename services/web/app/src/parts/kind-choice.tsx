@@ -1,5 +1,5 @@
 // Of which kind of resource the page is; kept in its address.
-import { KIND_NAMES, type Kind } from "../format";
+import { kindName, type Kind } from "../format";
 import { parameter, setParameters } from "../router";
 
 export function chosenKind(kinds: Kind[]): Kind {
@@ -12,7 +12,7 @@ export function KindChoice({ kinds, chosen }: { kinds: Kind[]; chosen: Kind }) {
     <label>
       Resource{" "}
       <select value={chosen} onChange={(event) => setParameters({ kind: event.currentTarget.value })}>
-        {kinds.map((kind) => <option key={kind} value={kind}>{KIND_NAMES[kind]}</option>)}
+        {kinds.map((kind) => <option key={kind} value={kind}>{kindName(kind)}</option>)}
       </select>
     </label>
   );

@@ -15,7 +15,7 @@ const MARKS_SHOWN = 50;
 
 export function PoolHistory({ path, kind }: { path: string; kind: Kind }) {
   const hours = chosenRange(RANGE_FIRST);
-  const { value, error } = useLive<OverTime>(`pool-history:${hours}/${kind}${path}`);
+  const { value, error } = useLive<OverTime>(`pool-history:${hours}/${encodeURIComponent(kind)}${path}`);
   return (
     <section aria-label="Over time" data-varies>
       <h2>Over time</h2>

@@ -1,7 +1,7 @@
 // What if a pool's reservation, limit or share were another: the answer of `respool plan`, and the change if it is wanted.
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
-import { amount, called, count, duration, type Kind, KIND_NAMES } from "../format";
+import { amount, called, count, duration, type Kind, kindName } from "../format";
 import { poolHref } from "../pools";
 import { useAsked } from "./asked";
 import { Confirm } from "./confirm";
@@ -84,7 +84,7 @@ function Dry({ id, path, kind, capacity, config, again }: { id: string; path: st
   };
   return (
     <section aria-label="What if">
-      <h2>What if its {KIND_NAMES[kind]} were other</h2>
+      <h2>What if its {kindName(kind)} were other</h2>
       <div class="sliders">
         {QUANTITIES.map((each) => (
           <Slider key={each} kind={kind} quantity={each} now={now[each] ?? 0} value={wanted[each] ?? now[each] ?? 0} capacity={capacity} set={(value) => setWanted({ ...wanted, [each]: value })} />
@@ -141,7 +141,7 @@ export function Outcome({ plan }: { plan: PoolPlanned }) {
             <tbody>
               {entitlements.map((one) => (
                 <tr key={`${one.poolPath} ${one.kind}`}>
-                  <td><a href={poolHref(one.poolPath)}>{one.poolPath}</a></td><td>{KIND_NAMES[one.kind]}</td>
+                  <td><a href={poolHref(one.poolPath)}>{one.poolPath}</a></td><td>{kindName(one.kind)}</td>
                   <td class="figure">{amount(one.kind, one.before ?? 0)}</td><td class="figure">{amount(one.kind, one.after ?? 0)}</td>
                 </tr>
               ))}
