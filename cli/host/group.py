@@ -12,7 +12,7 @@ from cli.host.maintenance import maintenance
 from cli.host.pool import pool
 from cli.host.rebalance import rebalance
 from cli.host.state import HOST_STATE_PREFIX, UNSCHEDULABLE, is_unschedulable, state_words
-from cli.host.why import extended_text, why
+from cli.host.why import describe_extended, why
 from cli.output import Table, print_list, rows_wanted, say_more, silent_clusters_text
 from cli.params import StatesType, limit_option
 from cli.settings import Settings, pass_settings
@@ -82,7 +82,7 @@ def query(settings: Settings, states: tuple[str, ...], limit: int | None) -> Non
             echo(f"{info.hostname} is reserved {info.reserved}")
         if info.marked and not settings.is_for_programs:
             echo(f"{info.hostname} is marked {info.marked}")
-        if (text := extended_text(info)) and not settings.is_for_programs:
+        if (text := describe_extended(info)) and not settings.is_for_programs:
             echo(f"{info.hostname} has free {text}")
     if len(shown) < len(hosts):
         say_more(len(shown), len(hosts))

@@ -41,7 +41,7 @@ def why(settings: Settings, host: str) -> None:
         echo(line)
 
 
-def extended_text(info: v0.host.HostInfo) -> str:
+def describe_extended(info: v0.host.HostInfo) -> str:
     """Return the free amounts of the host's extended resources; empty without any."""
     free, total = info.free.extended, info.capacity.extended
     return ", ".join(f"{name} {free.get(name, 0):g} of {total[name]:g}" for name in sorted(total))
@@ -58,7 +58,7 @@ def reasons(info: v0.host.HostInfo, drains: list[v0.maintenance.HostMaintenance]
         free, total = info.free, info.capacity
         amounts = f"cpu {free.cpu:g} of {total.cpu:g}, memory {free.memory_mib:g} of {total.memory_mib:g} MiB"
         amounts += f", disk {free.disk_mib:g} of {total.disk_mib:g} MiB, gpu {free.gpu:g} of {total.gpu:g}"
-        yield f"Free: {', '.join(filter(None, (amounts, extended_text(info))))}"
+        yield f"Free: {', '.join(filter(None, (amounts, describe_extended(info))))}"
     if is_closed:
         yield f"Pods cannot go there: {info.avoided}"
     elif info.avoided:

@@ -38,7 +38,7 @@ SLACK_PERCENT_MAX = 10_000
 """Maximum slack limit in percent, above any limit with an effect."""
 
 
-def extended_fault(name: str) -> str:
+def check_extended_name(name: str) -> str:
     """Return why an extended resource cannot have this name, or ""."""
     if name in RESERVED_NAMES:
         return f"{name} is no extended resource: it has a field of its own"

@@ -43,7 +43,7 @@ class Resources:
     def each(cls, compute: Callable[..., int], *operands: Resources) -> Resources:
         """Return for each kind the amount that ``compute`` returns for those of the operands."""
         cpu, memory, disk, gpu = map(compute, *operands)
-        return cls(cpu, memory, disk, gpu, _extended_each(compute, operands))
+        return cls(cpu, memory, disk, gpu, _compute_extended(compute, operands))
 
     def __iter__(self) -> Iterator[int]:
         return iter((self.cpu_milli, self.memory_mib, self.disk_mib, self.gpu_milli))
@@ -71,7 +71,7 @@ class Resources:
             self.memory_mib + other.memory_mib,
             self.disk_mib + other.disk_mib,
             self.gpu_milli + other.gpu_milli,
-            _extended_each(operator.add, (self, other)) if self.extended or other.extended else (),
+            _compute_extended(operator.add, (self, other)) if self.extended or other.extended else (),
         )
 
     def __sub__(self, other: Resources) -> Resources:
@@ -80,7 +80,7 @@ class Resources:
             self.memory_mib - other.memory_mib,
             self.disk_mib - other.disk_mib,
             self.gpu_milli - other.gpu_milli,
-            _extended_each(operator.sub, (self, other)) if self.extended or other.extended else (),
+            _compute_extended(operator.sub, (self, other)) if self.extended or other.extended else (),
         )
 
     def __mul__(self, count: int) -> Resources:
@@ -104,7 +104,7 @@ class Resources:
             and self.gpu_milli <= other.gpu_milli
             and (
                 not (self.extended or other.extended)
-                or all(amount >= 0 for _, amount in _extended_each(operator.sub, (other, self)))
+                or all(amount >= 0 for _, amount in _compute_extended(operator.sub, (other, self)))
             )
         )
 
@@ -122,7 +122,7 @@ def to_extended(amounts: Mapping[str, int]) -> Extended:
     return tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
 
 
-def _extended_each(compute: Callable[..., int], operands: Iterable[Resources]) -> Extended:
+def _compute_extended(compute: Callable[..., int], operands: Iterable[Resources]) -> Extended:
     amounts = [dict(one.extended) for one in operands]
     if not any(amounts):
         return ()

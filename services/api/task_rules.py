@@ -18,7 +18,7 @@ from peloton.api.config_bounds import (
     PORT_MAX,
     VOLUME_MB_MAX,
     VOLUME_PATH_MAX,
-    extended_fault,
+    check_extended_name,
 )
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, all_parts, has_several, main_name, ports
@@ -77,7 +77,7 @@ def _resource(pod: Part) -> Iterator[str]:
     if len(extended) > EXTENDED_KINDS_MAX:
         yield f"extended has {len(extended)} resources, at most {EXTENDED_KINDS_MAX} are allowed"
     for name, amount in sorted(extended.items()):
-        if fault := extended_fault(name):
+        if fault := check_extended_name(name):
             yield f"extended: {fault}"
         elif amount > EXTENDED_AMOUNT_MAX:
             yield f"extended: {name} {amount} is greater than {EXTENDED_AMOUNT_MAX}, the most that a pod can ask"

@@ -12,7 +12,7 @@ from peloton.api.config_bounds import (
     POOL_KINDS,
     POOL_NAME_MAX,
     SLACK_PERCENT_MAX,
-    extended_fault,
+    check_extended_name,
 )
 from peloton.api.convert_pool import UNITS, pool_spec, wire_amount
 from peloton.api.v0.respool import respool_pb2 as pb
@@ -101,7 +101,7 @@ def check_values(config: pb.ResourcePoolConfig) -> None:
     seen: set[str] = set()
     for resource in config.resources:
         kind = resource.kind
-        if kind not in POOL_KINDS and (fault := extended_fault(kind)):
+        if kind not in POOL_KINDS and (fault := check_extended_name(kind)):
             raise InvalidArgument(f"resource pool config: {fault}")
         if kind in seen:
             raise InvalidArgument(f"resource pool config has multiple configurations for resource type {kind}")
