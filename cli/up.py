@@ -83,7 +83,7 @@ def check_clusters(context: click.Context, parameter: click.Parameter, names: tu
     "--hosts",
     "hosts_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML list of hosts: name, cpus, mem, disk, gpus, ports, attributes, revocable_cpus.",
+    help="YAML list of hosts: name, cpus, mem, disk, gpus, ports, attributes, revocable_cpus, extended.",
 )
 @click.option(
     "--simulate", type=click.IntRange(1, 100_000), metavar="N", help="Simulate N hosts; pods are not processes."

@@ -62,6 +62,8 @@ class Resources:
 
     def row(self, kinds: Sequence[str]) -> tuple[int, ...]:
         """Return the amounts of these kinds, RESOURCE_KINDS first."""
+        if len(kinds) == len(RESOURCE_KINDS):
+            return tuple(self)
         amounts = dict(self.extended)
         return (*self, *(amounts.get(kind, 0) for kind in kinds[len(RESOURCE_KINDS) :]))
 

@@ -62,8 +62,8 @@ class Fleet:
     def __init__(self, hosts: Iterable[HostRow] = ()) -> None:
         hosts = list(hosts)
         self._extended: dict[str, int] = {}  # extended resource -> column of its free amounts; the next one: its totals
-        self._find_columns(hosts)
-        self._m = np.zeros((COLUMNS + 2 * len(self._extended), max(len(hosts), ROWS_MIN)), np.int64)
+        self._m = np.zeros((COLUMNS, max(len(hosts), ROWS_MIN)), np.int64)
+        self._widen(hosts)
         self.names: list[Hostname] = [host.hostname for host in hosts]
         self.row_of: dict[Hostname, int] = {name: row for row, name in enumerate(self.names)}
         self._kinds = HostKinds()
@@ -93,18 +93,18 @@ class Fleet:
         free, total = dict(host.free.extended), dict(host.total.extended)
         return (*known, *(amount for kind in self._extended for amount in (free.get(kind, 0), total.get(kind, 0))))
 
-    def _find_columns(self, hosts: Iterable[HostRow]) -> None:
-        """Number columns for the extended resources of these hosts."""
+    def _widen(self, hosts: Iterable[HostRow]) -> None:
+        """Add columns for the extended resources of these hosts."""
         for host in hosts:
             for kind, _ in (*host.total.extended, *host.free.extended):
                 self._extended.setdefault(kind, COLUMNS + 2 * len(self._extended))
+        if more := COLUMNS + 2 * len(self._extended) - len(self._m):
+            self._m = np.concatenate([self._m, np.zeros((more, self._m.shape[1]), np.int64)])
 
     def put_host(self, host: HostRow) -> None:
         row = self._row_for(host.hostname)
         if host.total.extended or host.free.extended:
-            self._find_columns((host,))
-            if more := COLUMNS + 2 * len(self._extended) - len(self._m):
-                self._m = np.concatenate([self._m, np.zeros((more, self._m.shape[1]), np.int64)])
+            self._widen((host,))
         self._m[:, row] = self._values(host)
         self._put_count += 1
         if len(self._kinds.labels) > 2 * len(self.row_of) + ROWS_MIN:

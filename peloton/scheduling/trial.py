@@ -18,6 +18,7 @@ class TrialFleet(Fleet):
         """Copy the fleet, which must not change meanwhile."""
         super().__init__()
         self._m, self.names, self.row_of = fleet._m.copy(), [*fleet.names], dict(fleet.row_of)
+        self._extended = dict(fleet._extended)
         self._m[STATE, self._m[STATE] == LEASED] = READY
         self._kinds, self.loads, self._unused = fleet._kinds.copy(), deepcopy(fleet.loads), [*fleet._unused]
         self._weights, self._weights_known = fleet._weights, fleet._weights_known
@@ -25,6 +26,7 @@ class TrialFleet(Fleet):
     def put_hosts(self, hosts: Sequence[HostRow]) -> None:
         """Put many hosts at once."""
         if hosts:
+            self._widen(hosts)
             rows = [self._row_for(host.hostname) for host in hosts]
             self._m[:, rows] = np.array([self._values(host) for host in hosts], np.int64).T
             self._weights = None

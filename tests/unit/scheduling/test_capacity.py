@@ -6,6 +6,7 @@ REWRITE=1 in the environment redraws the expected tables; read the difference be
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,21 @@ def test_there_are_scenarios() -> None:
 def host(number: int, cpu: int, state: int = READY) -> HostRow:
     amounts = Resources(cpu * 1000), Resources(8000)
     return HostRow(Hostname(f"h{number}"), *amounts, 0, 9, 99, (), number, state)
+
+
+def test_extended_resources_of_hosts_put_later_are_found() -> None:
+    """A copy of a fleet gets columns for the kinds of hosts that are put into it later, and changes nothing of it."""
+    fleet = Fleet([host(0, 8)])
+    trial = TrialFleet(fleet)
+    with_tapes = replace(Resources(8_000), extended=(("tapes", 3),))
+    trial.put_hosts([host(1, 8)._replace(free=with_tapes, total=with_tapes), host(2, 8)])
+    asked = PodShape(replace(Resources(1_000), extended=(("tapes", 1),)))
+
+    (found,) = find_capacity(trial, [PlannedPods(asked, 5)], {})
+
+    assert found.count == 3
+    assert sum(hosts.host_count for hosts in found.refusing) == 3
+    assert fleet.count_fits(asked, fleet.rows(["h0"])).tolist() == [0]
 
 
 SHAPES = [PodShape(Resources(cpu * 1000), strategy=each) for cpu in (1, 2, 3) for each in Strategy]
