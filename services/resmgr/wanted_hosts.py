@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from peloton.model.host_pool import Workload
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, without_licenses
 from peloton.scheduling.gangs import GangRun, Need
 from services.resmgr.state import ResmgrState
 
@@ -36,7 +36,8 @@ def find_wanted_hosts(state: ResmgrState) -> list[tuple[Workload, Resources, int
         for workload, need in run.needs:
             if _count_fitting(need, free[state.accounts.part_of[workload]]) == 0:
                 of_one = [-(-amount // run.gang_size) for amount in need]
-                found[workload, Resources.from_row(state.tree.kinds, of_one)] += count * run.gang_size
+                asked = without_licenses(Resources.from_row(state.tree.kinds, of_one))
+                found[workload, asked] += count * run.gang_size
     return [(workload, asked, count) for (workload, asked), count in found.items() if count]
 
 

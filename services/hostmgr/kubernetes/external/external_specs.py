@@ -14,9 +14,9 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.host import CLUSTER_LABEL
 from peloton.model.ids import JobId, parse_job_id
-from peloton.model.resources import RESOURCE_KINDS
+from peloton.model.resources import EXTENDED_AMOUNT_MAX, RESOURCE_KINDS
 from services.hostmgr.kubernetes.apiserver.wire import Json
-from services.hostmgr.kubernetes.pods.statuses import is_over, sum_occupied
+from services.hostmgr.kubernetes.pods.statuses import is_extended, is_over, sum_occupied
 
 POOL = "peloton.io/pool"
 """Resource pool of a pod or a namespace: as an annotation its path (``/team/dev``); as a label, whose value may have no
@@ -129,6 +129,9 @@ def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str) -> None:
     for kind, wanted, unit in zip(RESOURCE_KINDS, asked, ("m", "Mi", "Mi", "m"), strict=True):
         if wanted > AMOUNT_MAX:
             raise Refused(f"it asks for {wanted}{unit} of {kind}, more than {AMOUNT_MAX}{unit}")
+    for kind, wanted in asked.extended:
+        if wanted > EXTENDED_AMOUNT_MAX:
+            raise Refused(f"it asks for {wanted} of {kind}, more than {EXTENDED_AMOUNT_MAX}")
     task.name = "pod"
     task.resource.cpuLimit, task.resource.gpuLimit = asked.cpu_milli / 1000, asked.gpu_milli / 1000
     task.resource.memLimitMb, task.resource.diskLimitMb = asked.memory_mib, asked.disk_mib
@@ -219,7 +222,7 @@ def _resource_names(part: Json) -> set[str]:
 
 
 def _refuse_resources(whose: str, asked: set[str]) -> None:
-    if unknown := sorted(asked - _KNOWN_RESOURCES):
+    if unknown := sorted(name for name in asked - _KNOWN_RESOURCES if not is_extended(name)):
         raise Refused(f"{whose}Peloton does not know the resource {unknown[0]}")
 
 

@@ -165,10 +165,15 @@ def _amounts(texts: Json) -> Resources:
     return replace(own, extended=extended) if extended else own
 
 
+def is_extended(name: str) -> bool:
+    """Returns whether a resource of Kubernetes is an extended one: they have names with a prefix of their own."""
+    prefix, slash, _ = name.partition("/")
+    return bool(slash) and name != GPU and not prefix.endswith("kubernetes.io") and not is_license(name)
+
+
 def read_extended(texts: Json) -> Extended:
     """Returns the extended resources among these amounts, which have qualified names; at most EXTENDED_KINDS_MAX."""
-    names = [name for name in texts if "/" in name and name != GPU and not name.split("/")[0].endswith("kubernetes.io")]
-    amounts = {name: int(amount(texts[name])) for name in names if not is_license(name)}
+    amounts = {name: int(amount(text)) for name, text in texts.items() if is_extended(name)}
     return to_extended(amounts)[:EXTENDED_KINDS_MAX] if amounts else ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,11 +51,12 @@ def test_requests_and_labels_become_a_configuration() -> None:
 
 def test_sidecars_and_what_a_pod_asks_for_as_a_whole_count() -> None:
     """The total is that of kube-scheduler: the pool must have all of it."""
-    requests = {"requests": {"cpu": "500m", "memory": "1Mi"}}
+    requests = {"requests": {"cpu": "500m", "memory": "1Mi", "example.com/fpga": "2"}}
     sidecar = {"name": "proxy", "image": "proxy", "restartPolicy": "Always", "resources": requests}
     whole = {"requests": {"memory": "3Gi"}}
     found = config(a_pod(initContainers=[sidecar], resources=whole, overhead={"cpu": "250m"}))
-    assert Resources.of(2.25, 3 * 1024, 0, 2) == convert.pod_shape(found.defaultConfig, found.sla).resources
+    expected = replace(Resources.of(2.25, 3 * 1024, 0, 2), extended=(("example.com/fpga", 2),))
+    assert expected == convert.pod_shape(found.defaultConfig, found.sla).resources
 
 
 def test_node_selectors_and_affinities_become_constraints() -> None:
@@ -84,9 +86,9 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "claims": ({"resourceClaims": [{"name": "tpu"}]}, "resourceClaims"),
     "volume": ({"volumes": [{"name": "data", "persistentVolumeClaim": {}}]}, "volume data"),
     "host port": ({"containers": [{"name": "m", "ports": [{"hostPort": 80}]}]}, "host ports"),
-    "resource": ({"containers": [{"name": "m", "resources": {"limits": {"x/fpga": "1"}}}]}, "x/fpga"),
+    "resource": ({"containers": [{"name": "m", "resources": {"limits": {"hugepages-2Mi": "4Mi"}}}]}, "hugepages-2Mi"),
     "resource of the pod": ({"resources": {"limits": {"hugepages-2Mi": "4Mi"}}}, "hugepages-2Mi"),
-    "overhead": ({"overhead": {"x/fpga": "1"}}, "x/fpga"),
+    "overhead": ({"overhead": {"kubernetes.io/x": "1"}}, "kubernetes.io/x"),
     "operator": (
         {
             "affinity": {
