@@ -173,7 +173,7 @@ def is_extended(name: str) -> bool:
 
 def read_extended(texts: Json) -> Extended:
     """Returns the extended resources among these amounts, which have qualified names; at most EXTENDED_KINDS_MAX."""
-    amounts = {name: int(amount(text)) for name, text in texts.items() if is_extended(name)}
+    amounts = {name: int(amount(text)) for name, text in texts.items() if "/" in name and is_extended(name)}
     return to_extended(amounts)[:EXTENDED_KINDS_MAX] if amounts else ()
 
 
