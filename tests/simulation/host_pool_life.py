@@ -105,10 +105,10 @@ class HostPoolLife(JobLife):
                 self._act(act)
             self._take_turns()
             self._catch_up(10)
-            if not self.cluster.reports and not self._maintained() and self._run_all():
+            if not self.cluster.reports and not self._list_maintained() and self._run_all():
                 break
         else:
-            raise AssertionError(f"it does not come to rest: {self._maintained()}, {sorted(self.cluster.running())}")
+            raise AssertionError(f"it does not come to rest: {self._list_maintained()}, {sorted(self.cluster.running())}")
         fresh = SimulatedHostManager(self.storage, self.cluster, self.settings)
         fresh.run_background_tasks()
         if fresh.cache.host_pools.totals() != self.core.cache.host_pools.totals():

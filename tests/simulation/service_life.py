@@ -93,7 +93,7 @@ class ServiceLife(JobLife):
             self._settle_owner(service)
         for _ in range(ROUNDS_TO_END_MAX):
             self._round()
-            if not self.cluster.reports and all(map(self._is_done, self.services)) and not self._maintained():
+            if not self.cluster.reports and all(map(self._is_done, self.services)) and not self._list_maintained():
                 break
         for service in self.services:
             self.rules.end(service.job_id.replace("-", ""), service.count)
