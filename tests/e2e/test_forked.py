@@ -30,7 +30,7 @@ async def running(folder: Path, said: asyncio.Queue[str], *words: str, **environ
     await part.stop(now=True)
 
 
-async def print_with(word: str, said: asyncio.Queue[str]) -> None:
+async def wait_for_word(word: str, said: asyncio.Queue[str]) -> None:
     async with asyncio.timeout(120):
         while word not in await said.get():
             pass
@@ -41,8 +41,8 @@ async def test_its_output_and_its_exit_code_are_reported(tmp_path: Path) -> None
     given."""
     said: asyncio.Queue[str] = asyncio.Queue()
     async with running(tmp_path, said, "serve", "api", PELOTON_DATABASE="") as part:
-        await print_with("PELOTON_DATABASE", said)
-        await print_with("ended with exit code 2", said)
+        await wait_for_word("PELOTON_DATABASE", said)
+        await wait_for_word("ended with exit code 2", said)
 
         assert part.starts >= 1
 
@@ -55,10 +55,10 @@ async def test_it_dies_by_kill_9_and_with_its_nursery(nursery: Nursery, tmp_path
     async with running(
         tmp_path, said, "serve", "resmgr", PELOTON_DATABASE=database, PELOTON_TEMPORAL="127.0.0.1:1"
     ) as part:
-        await print_with("resmgr: became leader", said)
+        await wait_for_word("resmgr: became leader", said)
         part.kill()
-        await print_with("killed by SIGKILL", said)
-        await print_with("resmgr", said)
+        await wait_for_word("killed by SIGKILL", said)
+        await wait_for_word("resmgr", said)
         assert part.process is not None
         left = Path(f"/proc/{part.process.pid}")
         assert left.exists()

@@ -108,7 +108,7 @@ class HostPoolLife(JobLife):
             if not self.cluster.reports and not self._list_maintained() and self._run_all():
                 break
         else:
-            raise AssertionError(f"it does not come to rest: {self._list_maintained()}, {sorted(self.cluster.running())}")
+            raise AssertionError(f"not idle: {self._list_maintained()}, {sorted(self.cluster.running())}")
         fresh = SimulatedHostManager(self.storage, self.cluster, self.settings)
         fresh.run_background_tasks()
         if fresh.cache.host_pools.totals() != self.core.cache.host_pools.totals():

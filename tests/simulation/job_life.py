@@ -97,17 +97,17 @@ class JobLife:
 
     def live(self, steps: int) -> None:
         acts, weights = zip(*self.acts(), strict=True)
-        with self._count_signals():
+        with self._explain_failure():
             for act in self.random.choices(acts, weights, k=steps):
                 self._act(act)
                 self.clock.pass_s(self.random.choice([0, 0.01, 0.1, 1]))
 
     def end(self) -> None:
-        with self._count_signals():
+        with self._explain_failure():
             self.settle()
 
     @contextmanager
-    def _count_signals(self) -> Iterator[None]:
+    def _explain_failure(self) -> Iterator[None]:
         """Add the seed that repeats a broken invariant, and the preceding acts, to its message."""
         try:
             yield

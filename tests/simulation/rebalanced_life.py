@@ -54,7 +54,7 @@ class RebalancedLife(ServiceLife):
         self._round()
         self.storage.rebalances.start([CLUSTER], RebalanceSpec(goals, 10_000))
         before, quiet = self._move_count(), 0
-        with self._count_signals():
+        with self._explain_failure():
             for _ in range(ROUNDS_TO_END_MAX):
                 count = self._move_count()
                 self.rebalancer.advance()

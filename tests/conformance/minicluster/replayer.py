@@ -133,7 +133,7 @@ class Replay:
         self._ours.ports = {agent.port: name for name, agent in registry.by_host.items()}
         self._ours.ports[self.cluster.port] = "master"
 
-    def _skip(self, line: dict[str, Any]) -> bool:
+    def _is_skipped(self, line: dict[str, Any]) -> bool:
         if any(first <= line["seq"] <= last for first, last in self.plan.skip):
             return True
         return is_left_out(line, self.recording.ports.get(line.get("port", 0), "master") == "master")
@@ -146,7 +146,7 @@ class Replay:
         for line in lines:
             seq = line["seq"]
             hook = self.plan.hooks.get(seq)
-            if hook is None and (self._skip(line) or line["kind"] == "note"):
+            if hook is None and (self._is_skipped(line) or line["kind"] == "note"):
                 continue
             if line.get("_early"):
                 continue
@@ -161,7 +161,7 @@ class Replay:
             await self._before(line)
             if hook is not None:
                 await hook(self)
-            if self._skip(line):
+            if self._is_skipped(line):
                 continue
             if expected:
                 self._pending.append(line)
