@@ -293,11 +293,11 @@ def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
         progress = controller.maintainer.hosts()[0].progress
         assert (progress.pod_count, progress.leaving_count) == (4, 1)
         assert progress.waiting_for == "the end of 1 pod and the SLA of 1 job to let 3 pods go"
-        reported = Blocker(job, 3, "1 of at most 1 instances are unavailable already")
-        assert progress.blockers == (reported,)
-        assert world.storage.disruptions.recent(job, 1)[0].granted is False
         assert [controller.drain(host) for _ in range(2)] == [DRAINING] * 2
         assert list_departures(world, job) == here[:1]
+        reported = Blocker(job, 3, "1 of at most 1 instances are unavailable already")
+        assert controller.maintainer.hosts()[0].progress.blockers == (reported,)
+        assert world.storage.disruptions.recent(job, 1)[0].granted is False
 
         come_back(world, job)
         wait(
