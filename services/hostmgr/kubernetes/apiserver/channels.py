@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import select
 import time
-from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -14,6 +12,7 @@ from urllib.parse import urlencode
 import orjson
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, Protocol
+from websockets.utils import generate_key
 
 from services.hostmgr.kubernetes.apiserver.connection import NO_DATA_YET, READ_BYTES, connect
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Refused, Request
@@ -56,10 +55,9 @@ class Command:
         query = [("container", container), ("stdin", stdin), ("stdout", True), ("stderr", not tty), ("tty", tty)]
         words = [(name, str(value).lower() if isinstance(value, bool) else value) for name, value in query]
         path = f"{pod_path}/exec?{urlencode([*words, *(('command', word) for word in argv)])}"
-        key = b64encode(os.urandom(16)).decode()
         upgrade = (
-            f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-            f"Sec-WebSocket-Protocol: {PROTOCOL}\r\n"
+            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            f"Sec-WebSocket-Key: {generate_key()}\r\nSec-WebSocket-Protocol: {PROTOCOL}\r\n"
         )
         self._protocol = Protocol(CLIENT, max_size=MESSAGE_BYTES_MAX)
         self._ended: int | None = None
