@@ -8,6 +8,7 @@ QUIET_S = 30.0
 """Seconds in which anything that a test waits for comes on a quiet machine."""
 LONGEST_S = 180.0
 """Less than the five minutes after which workflows check by themselves: a lost wake-up is a failure."""
+POLLS_PER_WAIT = 8
 
 
 def timeout_s(quiet_s: float = QUIET_S) -> float:
@@ -17,3 +18,10 @@ def timeout_s(quiet_s: float = QUIET_S) -> float:
     """
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     return max(quiet_s, min(quiet_s * load, LONGEST_S))
+
+
+def pause_s(waited_s: float, least_s: float, most_s: float) -> float:
+    """Return the pause before the next poll, an eighth of the time waited so far: polls take much of the CPU of a test
+    that waits for long, and a short wait still ends soon.
+    """
+    return min(max(least_s, waited_s / POLLS_PER_WAIT), most_s)

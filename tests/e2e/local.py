@@ -33,13 +33,12 @@ from services.resmgr.audit import BROKEN
 from services.storage.storage import Storage
 from tests.kubernetes.client import Client as KubernetesClient
 from tests.kubernetes.client import login_of
-from tests.waiting import LONGEST_S, QUIET_S, timeout_s
+from tests.waiting import LONGEST_S, QUIET_S, pause_s, timeout_s
 
 TIMEOUT_S = LONGEST_S
 """The timeout of calls and of processes that a story starts; a wait for a condition has that of ``tests.waiting``."""
-POLL_S, POLL_MAX_S, POLLS_PER_WAIT = 0.1, 0.5, 8
-"""Bounds of the pause between two reads, which is an eighth of the time waited so far: reads take a third of the CPU of
-a story, and a long wait leaves the cores to others."""
+POLL_S, POLL_MAX_S = 0.1, 0.5
+"""Bounds of the pause between two reads: reads take a third of the CPU of a story."""
 MESOS = os.environ.get("PELOTON_TEST_MESOS", "")
 """A real Mesos, host:port, on which the stories of batch jobs run."""
 STRICT = {"PELOTON_CHECK_INVARIANTS": "true", "PELOTON_RETRY_WAIT_S": "1"}
@@ -248,7 +247,7 @@ class Cluster:
                 last = ""
             except grpc.RpcError as error:
                 last = str(error)
-            time.sleep(min(max(POLL_S, waited_s / POLLS_PER_WAIT), POLL_MAX_S))
+            time.sleep(pause_s(waited_s, POLL_S, POLL_MAX_S))
         seen = "\n".join([*self._list_unfinished(), *self.log[-LINES_SHOWN:]])
         raise AssertionError(f"{what} not seen within {waited_s:.0f} s {last}\n{seen}")
 

@@ -90,3 +90,9 @@ def test_a_timeout_grows_with_the_load(monkeypatch: pytest.MonkeyPatch, load: fl
 
     assert expected_s == waiting.timeout_s()
     assert 200 == waiting.timeout_s(200)
+
+
+@pytest.mark.parametrize(("waited_s", "pause_s"), [(0.0, 0.01), (0.2, 0.025), (60.0, 0.05)])
+def test_polls_become_rarer_in_a_long_wait(waited_s: float, pause_s: float) -> None:
+    """The pause between two polls grows with the time waited, within its bounds."""
+    assert pause_s == waiting.pause_s(waited_s, 0.01, 0.05)

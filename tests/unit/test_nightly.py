@@ -14,6 +14,7 @@ from tests.nightly import (
     SEEDS,
     STEPS,
     examples,
+    first_of,
     lives,
     mark_properties,
     nightly,
@@ -41,6 +42,11 @@ def test_make_test_plays_one_short_life(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setenv(STEPS, "30")
     assert [(7, 30), (8, 30)] == lives((4, 200), steps=800)
+
+
+def test_make_test_takes_the_first_of_several_values() -> None:
+    """All values but the first are nightly."""
+    assert ["a", nightly("b"), nightly("c")] == first_of(["a", "b", "c"])
 
 
 @given(st.integers())

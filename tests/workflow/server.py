@@ -24,6 +24,7 @@ from services.lifecycles import DAEMON, JOB, start
 from services.waker import Waker
 from services.worker.worker import WorkerPorts, build_workers, run_workers
 from services.workflow_labels import job_labels
+from tests.waiting import pause_s
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.followed import FollowedHosts
@@ -82,10 +83,11 @@ def story_storage(story: ServerStory, **rows: Any) -> Any:
 
 async def wait_until(fact: Callable[[], bool], what: str) -> None:
     """Polls until ``fact`` holds; an error names ``what`` did not happen."""
-    deadline_s = time.monotonic() + TIMEOUT_S
+    began_s = time.monotonic()
     while not fact():
-        assert time.monotonic() < deadline_s, f"not in {TIMEOUT_S} s: {what}"
-        await asyncio.sleep(0.01)
+        waited_s = time.monotonic() - began_s
+        assert waited_s < TIMEOUT_S, f"not in {TIMEOUT_S} s: {what}"
+        await asyncio.sleep(pause_s(waited_s, 0.01, 0.05))
 
 
 WORKFLOWS: dict[str, type] = {

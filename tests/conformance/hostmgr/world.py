@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -26,16 +25,18 @@ from services.storage.storage import Storage
 from tests.conformance.hostmgr.emulated import LONG, TIMEOUT_S, Emulated
 from tests.conformance.hostmgr.link import Link
 from tests.conformance.storage import builders
+from tests.waiting import pause_s
 
 WAITING = frozenset({PodState.INITIALIZED, PodState.PENDING, PodState.READY})
 
 
 def wait(condition: Callable[[], Any], what: str) -> Any:
     """Returns the first true value of the condition."""
-    deadline_s = time.monotonic() + TIMEOUT_S
+    began_s = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < deadline_s, f"still waiting for {what}"
-        threading.Event().wait(0.01)
+        waited_s = time.monotonic() - began_s
+        assert waited_s < TIMEOUT_S, f"still waiting for {what}"
+        time.sleep(pause_s(waited_s, 0.01, 0.05))
     return value
 
 
