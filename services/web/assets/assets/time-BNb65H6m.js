@@ -1,1 +1,0 @@
-import{A as e,K as t,S as n,U as r,j as i,y as a}from"./index-zp3UnLWL.js";var o=1e4;function s({at:s,isToCome:c}){let[,l]=t(0);return r(()=>{let e=setInterval(()=>l(e=>e+1),o);return()=>clearInterval(e)},[]),s?a(`time`,{dateTime:s,title:e(s),children:c?i(s):n(s)}):a(`span`,{class:`quiet`,children:`–`})}export{s as t};
