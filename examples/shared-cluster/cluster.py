@@ -47,7 +47,7 @@ class Job:
     footprint: Footprint
     number: int
     waiting: set[int] = field(default_factory=set)  # in the queue
-    ready: dict[int, int] = field(default_factory=dict)  # admitted, without a host since a step
+    ready: set[int] = field(default_factory=set)  # admitted, without a host
     running: dict[int, Pod] = field(default_factory=dict)
     asked: dict[int, int] = field(default_factory=dict)  # the step since which an instance is wanted and does not run
 
@@ -78,7 +78,6 @@ class Figures:
     evicted: int = 0
     lost_core_h: float = 0.0  # of evicted pods, which begin again
     done_core_h: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # of pods that ended, by kind
-    longest_wait_s: int = 0  # of a service or database pod
     too_small: str = ""
 
 
@@ -113,7 +112,7 @@ class Cluster:
             self._change_demand(step)
             if self._oversubscribes:
                 self._measure(step)
-            over = self._cycle(step)
+            over = self._cycle()
             self._place(step)
             self._sample(step)
             if self.figures.too_small:
@@ -157,8 +156,8 @@ class Cluster:
             job.waiting.discard(instance)
             return
         self._usage.charge(job.row, job.footprint, -1)
-        if job.ready.pop(instance, None) is None:
-            pod = job.running.pop(instance)
+        job.ready.discard(instance)
+        if (pod := job.running.pop(instance, None)) is not None:
             del self._pods_on[pod.host][job.job_id, instance]
             self._take(pod.host, job.shape, -1)
 
@@ -197,14 +196,14 @@ class Cluster:
             PODS_MAX, evictable=evictable,
         )  # fmt: skip
 
-    def _cycle(self, step: int) -> set[int]:
+    def _cycle(self) -> set[int]:
         """Admit what fits; return the rows of pools above their entitlement."""
         plan = plan_cycle(self._snapshot())
         for admitted in plan.admission.admitted:
             job = self._by_id[admitted.run.job_id]
             instances = range(admitted.run.start, admitted.rest_start)
             job.waiting.difference_update(instances)
-            job.ready.update(dict.fromkeys(instances, step))
+            job.ready.update(instances)
             self._usage.charge(job.row, job.footprint, len(instances))
         return set(over_entitled(self._tree, plan.entitlement, self._usage))
 
@@ -234,9 +233,11 @@ class Cluster:
             for placement in place(job.job_id, gangs, HostLease("", hosts)).placements if hosts else ():
                 host = int(placement.hostname)
                 for pod in placement.pods:
-                    del job.ready[pod.instance_id]
+                    job.ready.remove(pod.instance_id)
                     job.running[pod.instance_id] = Pod(host, step)
-                    self._note_wait(job, step - job.asked.pop(pod.instance_id))
+                    waited_s = (step - job.asked.pop(pod.instance_id)) * STEP_S
+                    if job.work.kind == BATCH:
+                        self.figures.waits_s.append(waited_s)
                     self._reserved.pop((job.job_id, pod.instance_id), None)
                     self._pods_on[host][job.job_id, pod.instance_id] = job
                     self._take(host, job.shape, 1)
@@ -296,12 +297,6 @@ class Cluster:
                 self._evict(self._by_id[one.pod_id.job_id], one.pod_id.instance_id, step)
 
     # Figures.
-
-    def _note_wait(self, job: Job, steps: int) -> None:
-        if job.work.kind == BATCH:
-            self.figures.waits_s.append(steps * STEP_S)
-        elif job.work.counts:
-            self.figures.longest_wait_s = max(self.figures.longest_wait_s, steps * STEP_S)
 
     def _sample(self, step: int) -> None:
         held, used, figures = dict.fromkeys(KINDS, 0), 0, self.figures

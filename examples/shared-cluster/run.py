@@ -53,7 +53,6 @@ def add_up(days: Sequence[Figures]) -> Figures:
         total.waits_s += one.waits_s
         total.evicted += one.evicted
         total.lost_core_h += one.lost_core_h
-        total.longest_wait_s = max(total.longest_wait_s, one.longest_wait_s)
     return total
 
 
