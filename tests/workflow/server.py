@@ -104,7 +104,11 @@ WORKFLOWS: dict[str, type] = {
 
 
 async def replay(history: WorkflowHistory, runner: WorkflowRunner | None = None) -> None:
-    """Replay a history with its own workflow alone, in the sandbox unless another runner is given."""
+    """Replay a history with its own workflow alone, in the sandbox unless another runner is given. A run that has only
+    begun has nothing to replay, and the SDK's replayer would wait for its first task without end.
+    """
+    if not any(event.HasField("workflow_task_completed_event_attributes") for event in history.events):
+        return
     name = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
     runner = runner or workflow_runner()
     await Replayer(workflows=[WORKFLOWS[name]], workflow_runner=runner).replay_workflow(history)

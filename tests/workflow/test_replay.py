@@ -14,6 +14,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.workflow import NondeterminismError
 
+from tests.workflow import server
 from tests.workflow.record_histories import RECIPES, write
 from tests.workflow.recorded import CHECKSUMS, FOLDER, NEXT, changes, freeze, histories, story_of
 from tests.workflow.server import replay
@@ -109,6 +110,14 @@ async def test_history_replays_under_other_policies(path: Path) -> None:
     payload["data"] = base64.b64encode(json.dumps(input).encode()).decode()
 
     await replay(history(events), UnsandboxedWorkflowRunner())
+
+
+async def test_a_run_that_has_only_begun_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK's replayer, which would wait without end, does not get a run that was read before its first task."""
+    monkeypatch.setattr(server, "Replayer", lambda **_: pytest.fail("it is replayed"))
+    events = read(FOLDER / "0.1" / "job_with_failing_calls-1.json.gz")
+
+    await replay(history({"events": events["events"][:1]}))
 
 
 async def test_replay_notices_another_step() -> None:
