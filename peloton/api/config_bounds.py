@@ -22,16 +22,16 @@ AMOUNTS_MAX = {"cpuLimit": 2.0**30, "memLimitMb": 2.0**40, "diskLimitMb": 2.0**4
 """Maximum amount of each kind that a pod may request, in the wire's units: sums of four million pods stay within int64,
 in thousandths of a cpu or gpu."""
 EXTENDED_NAME = re.compile(
-    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
+    r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
 )
-"""Names of extended resources: the qualified names of Kubernetes."""
+"""Names of extended resources: those of Kubernetes. A name without a prefix may be a misspelt kind."""
 SPREADS_MAX = 8
 """Maximum host labels over which one job spreads."""
 
 POOL_KINDS = ("cpu", "gpu", "memory", "disk")
 """Kinds of resources, in their order on the wire. Extended resources follow them by name."""
-RESERVED_NAMES = (*POOL_KINDS, "cpus", "mem", "gpus", "ports", "ephemeral-storage", "nvidia.com/gpu")
-"""Names that extended resources cannot have: those of other kinds, and what clusters call these."""
+RESERVED_NAMES = ("nvidia.com/gpu",)
+"""Names that extended resources cannot have: what Kubernetes calls gpu."""
 POOL_NAME_MAX = 255
 CONTROLLER_PERCENT_MAX = 100
 SLACK_PERCENT_MAX = 10_000
@@ -40,8 +40,10 @@ SLACK_PERCENT_MAX = 10_000
 
 def check_extended_name(name: str) -> str:
     """Return why an extended resource cannot have this name, or ""."""
-    if name in RESERVED_NAMES:
-        return f"{name} is no extended resource: it has a field of its own"
-    if not EXTENDED_NAME.fullmatch(name):
-        return f"resource type {shorten(name)} does not match {EXTENDED_NAME.pattern}"
-    return ""
+    if EXTENDED_NAME.fullmatch(name) and name not in RESERVED_NAMES:
+        return ""
+    known = ", ".join(POOL_KINDS)
+    return (
+        f"unknown resource type {shorten(name)} (there are {known}, and names with a prefix: license/NAME, mesos/NAME, "
+        "example.com/NAME)"
+    )

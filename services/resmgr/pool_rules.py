@@ -21,7 +21,7 @@ from peloton.errors import Reason as ErrorReason
 from peloton.lifecycle.reason_text import queue_text
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.reason import Reason
-from peloton.model.resources import EXTENDED_KINDS_MAX, LICENSE_PREFIX, RESOURCE_KINDS, UNLIMITED, is_license
+from peloton.model.resources import EXTENDED_KINDS_MAX, RESOURCE_KINDS, UNLIMITED, is_license
 from peloton.model.respool import PoolResource, PoolSpec
 from peloton.model.text import MULTI_LINE, control_character_fault, quote, shorten
 from peloton.scheduling.admission import Ledger
@@ -79,7 +79,6 @@ def check_config(
         paths = f"{state.path_of(actual)} is the parent, not {state.path_of(parent_id)}"
         raise InvalidArgument(f"parent override not allowed, actual {actual}, override {parent_id} ({paths})")
     spec = pool_spec(pool_id, config)
-    _check_known(state, spec)
     _check_kinds([*(pool for pool in configs.values() if pool.respool_id != pool_id), spec])
     _check_limits(state, spec)
     siblings = [p for p in configs.values() if p.parent_id == parent_id and p.respool_id != pool_id]
@@ -102,7 +101,7 @@ def check_values(config: pb.ResourcePoolConfig) -> None:
     for resource in config.resources:
         kind = resource.kind
         if kind not in POOL_KINDS and (fault := check_extended_name(kind)):
-            raise InvalidArgument(f"resource pool config: {fault}")
+            raise InvalidArgument(f"resource pool config has {fault}")
         if kind in seen:
             raise InvalidArgument(f"resource pool config has multiple configurations for resource type {kind}")
         seen.add(kind)
@@ -169,18 +168,6 @@ def _bounds_of(state: ResmgrState, pool_id: RespoolId, kind: str) -> tuple[int, 
         return amount, amount
     own = state.pools[pool_id].resource(kind)
     return own.reservation, own.limit
-
-
-def _check_known(state: ResmgrState, spec: PoolSpec) -> None:
-    """Refuse a name without a prefix that no host announces: it is probably a misspelt one."""
-    known = {*state.tree.kinds, *(kind for kind, _ in state.registered.items())}
-    for kind in (r.kind for r in spec.extras):
-        if "/" not in kind and kind not in known:
-            names = ", ".join([*POOL_KINDS, *sorted(known.difference(POOL_KINDS))])
-            raise InvalidArgument(
-                f"resource pool config has unknown resource type {shorten(kind)} (there are {names}; a name that no "
-                f"host announces now needs a prefix: example.com/NAME, {LICENSE_PREFIX}NAME)"
-            )
 
 
 def _check_kinds(pools: list[PoolSpec]) -> None:

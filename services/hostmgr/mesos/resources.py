@@ -11,10 +11,10 @@ import orjson
 
 from peloton.model.resources import (
     EXTENDED_KINDS_MAX,
+    LICENSE_PREFIX,
     Extended,
     Resources,
     compute_needed,
-    is_license,
     to_extended,
 )
 from services.hostmgr.driver import Ports
@@ -23,6 +23,8 @@ Json = dict[str, Any]
 Scalar = tuple[str, bool, int, Json]
 """Kind, whether it is revocable, thousandths, entry."""
 _KINDS = ("cpus", "mem", "disk", "gpus")
+PREFIX = "mesos/"
+"""Prefix of the extended resource that a scalar without one is."""
 OFFERED_KEPT_MAX = 10_000
 """Limit of cached contents of offers: equal hosts with equal free resources share one."""
 SHAPES_MAX = 10_000
@@ -75,7 +77,7 @@ class OfferedResources:
             name = entry["name"]
             if not is_for_pods(entry, self.roles):
                 continue
-            if entry["type"] == "SCALAR" and not is_license(name):
+            if entry["type"] == "SCALAR" and not name.startswith((LICENSE_PREFIX, PREFIX)):
                 amount = round(entry["scalar"]["value"] * 1000)
                 self.scalars.append((name, "revocable" in entry, amount, entry))
             elif name == "ports" and entry.get("ranges", {}).get("range"):
@@ -87,7 +89,8 @@ class OfferedResources:
             if is_revocable == revocable:
                 sums[name] = sums.get(name, 0) + amount
         cpu, memory, disk, gpu = (sums.pop(name) for name in _KINDS)
-        extended = to_extended({name: amount // 1000 for name, amount in sums.items()})[:EXTENDED_KINDS_MAX]
+        others = {name if "/" in name else f"{PREFIX}{name}": amount // 1000 for name, amount in sums.items()}
+        extended = to_extended(others)[:EXTENDED_KINDS_MAX]
         return _resources(cpu, memory // 1000, disk // 1000, gpu, () if revocable else extended)
 
     def ports(self) -> Ports:
@@ -103,7 +106,7 @@ class OfferedResources:
             "mem": wanted.memory_mib * 1000,
             "disk": wanted.disk_mib * 1000,
             "gpus": wanted.gpu_milli,
-            **{name: amount * 1000 for name, amount in wanted.extended},
+            **{name.removeprefix(PREFIX): amount * 1000 for name, amount in wanted.extended},
         }
         taken: list[Json] = []
         left = list(self.scalars)

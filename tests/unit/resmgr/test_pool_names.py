@@ -65,5 +65,7 @@ async def test_huge_names(manager: Manager, server: ResmgrServer) -> None:
         answer.error.invalidResourcePoolConfig.message
     )
     assert f"resource pool parent ID: {BEGIN}... (5,000,000 characters) not found" == parent
-    assert kind.startswith(f"resource pool config: resource type {BEGIN}... (5,000,000 characters) does not match ")
+    assert kind.startswith(
+        f"resource pool config has unknown resource type {BEGIN}... (5,000,000 characters) (there are "
+    )
     assert [] == [size for size in sizes if size > 1_500]

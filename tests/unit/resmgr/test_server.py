@@ -174,8 +174,8 @@ R = pb.ResourceConfig
     [
         (
             _with(R(kind="fpga")),
-            "resource pool config has unknown resource type fpga (there are cpu, gpu, memory, disk; a name that no "
-            "host announces now needs a prefix: example.com/NAME, license/NAME)",
+            "resource pool config has unknown resource type fpga (there are cpu, gpu, memory, disk, and names with a "
+            "prefix: license/NAME, mesos/NAME, example.com/NAME)",
         ),
         (_with(R(kind="license/a", limit=1.5)), "resource license/a, limit 1.5 is not a whole number"),
         (

@@ -36,15 +36,23 @@ def test_a_task_takes_what_it_asks_from_several_entries() -> None:
 
 
 def test_extended_scalars_are_counted_whole_and_taken() -> None:
-    """Any scalar of an agent is an extended resource, in whole numbers; licenses belong to no host."""
-    offered = pot(scalar("cpus", 1.0), scalar("tapes", 2.5), scalar("tapes", 1.0, role="web"), scalar("license/x", 9))
-    assert (("tapes", 3),) == offered.total(revocable=False).extended
+    """Any scalar of an agent is an extended resource, in whole numbers and with a prefix; a license is of no host."""
+    offered = pot(
+        scalar("cpus", 1.0),
+        scalar("tapes", 2.5),
+        scalar("tapes", 1.0, role="web"),
+        scalar("license/x", 9),
+        scalar("x.org/a", 1),
+    )
+    assert (("mesos/tapes", 3), ("x.org/a", 1)) == offered.total(revocable=False).extended
     assert () == offered.total(revocable=True).extended
 
-    asked = Resources(1_000, extended=(("license/x", 1), ("tapes", 3)))
+    asked = Resources(1_000, extended=(("license/x", 1), ("mesos/tapes", 3), ("x.org/a", 1)))
 
-    assert [("cpus", 1.0), ("tapes", 2.5), ("tapes", 0.5)] == amounts(offered.take(asked, revocable=False, ports=()))
-    assert offered.take(Resources(0, extended=(("tapes", 1),)), revocable=False, ports=()) is None
+    taken = offered.take(asked, revocable=False, ports=())
+
+    assert [("cpus", 1.0), ("tapes", 2.5), ("tapes", 0.5), ("x.org/a", 1.0)] == amounts(taken)
+    assert offered.take(Resources(0, extended=(("mesos/tapes", 1),)), revocable=False, ports=()) is None
 
 
 def test_what_does_not_fit_takes_nothing() -> None:
