@@ -33,7 +33,7 @@ def test_a_host_that_takes_pods(run: Run, api: FakeApi) -> None:
 
 
 def test_a_host_with_extended_resources(run: Run, api: FakeApi) -> None:
-    """Both commands name the free amounts, also of a resource that is used up."""
+    """The free amounts are named by host why and host query, those of a used up resource too."""
     extended = host_pb2.HostAmounts(cpu=8, extended={"tapes": 2, "example.com/fpga": 1})
     amounts = {"capacity": extended, "free": host_pb2.HostAmounts(cpu=8, extended={"tapes": 1})}
 
