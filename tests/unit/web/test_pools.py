@@ -89,3 +89,14 @@ async def test_other_hours_are_refused() -> None:
     api: Any = FakeApi()
     with pytest.raises(InvalidArgument, match="'7' hours: want 1, 6, 24, 168, 720, 8760"):
         await pools.over_time(api, "7/cpu/a")
+
+
+async def test_series_of_a_kind_with_a_prefix() -> None:
+    """The argument of the topic percent-encodes a kind that contains a slash."""
+    answer = history_pb2.GetPoolHistoryResponse(start="2026-01-31T08:00:00Z", step_s=60, count=1)
+    api: Any = FakeApi(GetPoolHistory=answer)
+
+    await pools.over_time(api, "6/license%2Fmatlab/a/b")
+
+    (request,) = api.requests
+    assert (["/a/b"], ["license/matlab"]) == (request.paths, request.kinds)
