@@ -192,15 +192,15 @@ def test_a_trace_says_when_a_page_was_painted() -> None:
     }
 
 
-def costing(yardsticks: float) -> dict[str, Any]:
+def cost_line(yardsticks: float) -> dict[str, Any]:
     return {"case": "cost", "date": "2026-11-27", "per_pod": {"sum_ms": 1.0, "yardsticks": yardsticks}}
 
 
 @pytest.mark.parametrize(("now", "too_dear"), [(0.0104, []), (0.0106, ["per_pod"]), (0.005, [])])
 def test_the_guard_on_cost_fails_above_its_limit(now: float, too_dear: list[str]) -> None:
     """A unit that costs more than 1.05 of the baseline, in yardsticks, is reported as too dear, with the baseline."""
-    found = compare_cost(costing(now), costing(0.01))
-    assert (too_dear, costing(0.01)["per_pod"]) == (found["too_dear"], found["baseline"]["per_pod"])
+    found = compare_cost(cost_line(now), cost_line(0.01))
+    assert (too_dear, cost_line(0.01)["per_pod"]) == (found["too_dear"], found["baseline"]["per_pod"])
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_noisy_rounds_are_repeated(measured: list[float], best: float, rounds: i
 def test_a_cost_beyond_the_limit_fails_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """``make bench CASE=cost`` exits with 1 if a unit is too dear, and with 0 otherwise."""
     monkeypatch.setattr(baseline, "BASELINE", tmp_path / "baseline.jsonl")
-    baseline.record([costing(0.01)])
+    baseline.record([cost_line(0.01)])
     monkeypatch.setattr(sys, "argv", ["run", "cost"])
     for now, status in ((0.02, 1), (0.01, 0)):
-        monkeypatch.setitem(run.CASES, "cost", partial(costing, now))
+        monkeypatch.setitem(run.CASES, "cost", partial(cost_line, now))
         assert status == run.main()
