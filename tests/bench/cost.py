@@ -78,10 +78,10 @@ class Guard:
 
     def measure(self, work: Callable[[int], Callable[[], None] | None], count: int) -> dict[str, Any]:
         """Return the CPU-ms of each process for one of ``count`` units of work, and the yardstick meanwhile."""
-        before_ms, used_s = baseline.yardstick_ms(), self._used_s()
+        before_ms, used_s = baseline.yardstick_ms(), self._read_cpu_s()
         end = work(count)
         time.sleep(QUIET_S)
-        cpu_ms = {name: (used - used_s[name]) * 1000 / count for name, used in self._used_s().items()}
+        cpu_ms = {name: (used - used_s[name]) * 1000 / count for name, used in self._read_cpu_s().items()}
         yardstick_ms = (before_ms + baseline.yardstick_ms()) / 2
         if end is not None:
             end()
@@ -92,7 +92,7 @@ class Guard:
             "yardsticks": round(sum(cpu_ms.values()) / yardstick_ms, 5),
         }
 
-    def _used_s(self) -> dict[str, float]:
+    def _read_cpu_s(self) -> dict[str, float]:
         parts = self._cluster.local.parts.items()
         return {name: cpu_s(part.process.pid, digits=2) for name, part in parts if part.process is not None}
 
