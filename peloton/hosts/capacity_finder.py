@@ -89,4 +89,13 @@ def _row(
     left = free.without(missing)
     slack = max(host.revocable.cpu_milli - host.revocable_held.cpu_milli, 0)
     order = on_host.order if on_host else order
-    return HostRow(host.hostname, left, host.capacity, slack, PORTS_MAX, POD_SLOTS_UNLIMITED, kind, order)
+    return HostRow(
+        host.hostname,
+        left,
+        host.capacity,
+        slack,
+        port_count=PORTS_MAX,
+        pod_slots=POD_SLOTS_UNLIMITED,
+        kind=kind,
+        order=order,
+    )

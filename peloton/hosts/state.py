@@ -225,7 +225,7 @@ class HostState:
         avoidance = self.avoidances.of_job(job_id, now_s)
         are_gpus_kept = self.table.gpu_waits.keep_from((job_id, for_gang), now_s)
         own = None if for_gang else self.reservations.record_request(job_id, waiting, now_s)
-        choice = self.chooser.choose(job_id, wanted, desired, avoidance, are_gpus_kept, counts, own)
+        choice = self.chooser.choose(job_id, wanted, desired, avoidance, are_gpus_kept, counts=counts, own=own)
         leased = self.chooser.lease(choice, [shape for shape, _ in wanted], avoidance)
         lease = choice.lease(self._next_lease_id(), leased, near(counts, leased), desired)
         if lease.short:

@@ -132,9 +132,9 @@ def misfit_text(misfit: Misfit) -> str:
             return f"a host of cluster {cluster} has the same name"
         case NoDomain(label):
             return f"no label {label} with a domain that could take the pod"
-        case SkewExceeded(label, domain, count, pod_max, skew_max):
-            most = f"at most {format_count(pod_max, 'pod')} of the job in a {label}"
-            return f"{most}: {label}={domain} has {count}, max skew {skew_max}"
+        case SkewExceeded(label) as skew:
+            most = f"at most {format_count(skew.pod_max, 'pod')} of the job in a {label}"
+            return f"{most}: {label}={skew.lowest_domain} has {skew.lowest_count}, max skew {skew.skew_max}"
         case GangCapacity(size, fit_count, label):
             return f"fits {fit_count} of the gang's {size} pods{f' in one {label}' if label else ''}"
         case ReservedForOther(pod):

@@ -121,7 +121,7 @@ class HistoryService:
         chosen = {pool_id for pool_id, path in paths.items() if any(_is_within(path, top) for top in tops)}
         period = usage.Period(start_s - start_s % HOUR_S, end_s)
         return usage.read_usage(
-            self._history, paths, chosen, set(request.owners), period, request.daily, _list_extras(specs)
+            self._history, paths, chosen, set(request.owners), period, request.daily, extended=_list_extras(specs)
         )
 
     def _grid(self, request: Request, series_count: int, column_count: int) -> Grid:

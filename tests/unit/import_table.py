@@ -239,9 +239,7 @@ MAY: dict[str, May] = {
     "services.lab.mesos": May(("services.lab.shared",), ("click", "orjson")),
     "services.lab.mesos.http": May(("services.lab.shared.http",), ("orjson",)),
     "services.lab.mesos.master": May((*_MINICLUSTER, "services.lab.shared"), ("orjson",)),
-    "services.lab.mesos.agents": May(
-        (*_MINICLUSTER, "services.lab.shared", "services.lab.mesos.master", "peloton.scheduling.slack"), ("orjson",)
-    ),
+    "services.lab.mesos.agents": May((*_MINICLUSTER, "services.lab.shared", "services.lab.mesos.master"), ("orjson",)),
     "services.lab.mesos.api": May(
         (*_MINICLUSTER, "services.lab.shared", "services.lab.mesos.master", "services.lab.mesos.agents"),
         ("orjson",),

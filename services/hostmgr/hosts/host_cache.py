@@ -149,7 +149,16 @@ class HostCache:
     ) -> HostLease:
         """Leases hosts as ``HostState.acquire`` does; the lease names the shapes that fit no host even if it were
         empty."""
-        lease = self._owner.apply(self._state.acquire, job_id, wanted, now_s, for_gang, desired, counts, waiting)
+        lease = self._owner.apply(
+            self._state.acquire,
+            job_id,
+            wanted,
+            now_s,
+            for_gang=for_gang,
+            desired=desired,
+            counts=counts,
+            waiting=waiting,
+        )
         if lease.refused:
             lease = replace(lease, infeasible=self._queries.find_infeasible([*lease.refused]))
             holder = job_id, for_gang

@@ -24,12 +24,12 @@ from peloton.errors import InvalidArgument
 from services.api.validation import job_faults
 from services.resmgr.pool_rules import check_values
 from tests.nightly import examples
-from tests.unit.cli.test_examples import DATABASES, EXAMPLES, HOSTS, POOLS, ROOT, SERVICES, SIMULATIONS
+from tests.unit.cli.test_examples import DATABASES, EXAMPLES, FAILOVER, HOSTS, POOLS, ROOT, SERVICES, SIMULATIONS
 from tests.unit.web.messages import messages
 
 VALIDATORS = {name: Draft7Validator(schema_of(name)) for name in FILES}
 FILES_OF_USERS = {
-    path: "pool" if path in POOLS else "service" if path in [*SERVICES, *DATABASES] else "job"
+    path: "pool" if path in POOLS else "service" if path in [*SERVICES, *FAILOVER, *DATABASES] else "job"
     for path in EXAMPLES
     if path not in [*HOSTS, *SIMULATIONS]
 }

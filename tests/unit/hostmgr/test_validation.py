@@ -78,7 +78,7 @@ FAULTS: dict[str, Fault] = {
     "h1 has lease": lambda t, h, c: c._state.leases.clear(),
     "lists a host twice": lambda t, h, c: next(iter(c._state.leases.values()))[1].append(H1),
     "leases of several placements": lambda t, h, c: c._state.lease_of_job.update({(OTHER, True): h.lease_id}),
-    "capacity of all hosts": lambda t, h, c: t.registered._capacity.__setitem__(0, 0),
+    "capacity of all hosts": lambda t, h, c: setattr(t.registered, "total", CPU),
     "revocable cpu of all hosts": lambda t, h, c: setattr(t.registered, "revocable_cpu_milli", 0),
     "hosts with revocable pods": lambda t, h, c: t.registered.holders.popitem(),
     "kinds of hosts": lambda t, h, c: t.registered._kinds.clear(),

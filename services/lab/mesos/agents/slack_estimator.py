@@ -1,17 +1,24 @@
 """Resource estimators of the agents, which regularly report their revocable cpu to the master.
 
-Slack is allocated to ordinary tasks and not used; the estimate is that of Peloton's driver of Kubernetes. An estimate
-that does not change rescinds no offer.
+Slack is allocated to ordinary tasks and not used. A share of the allocation is withheld, because ordinary tasks can
+become busy faster than revocable ones can be evicted. A rise in use counts at once, a fall gradually. The last report
+stays while it lies between the estimate and all that is unused, so that noise rescinds no offer.
 """
 
 from __future__ import annotations
 
-from peloton.scheduling.slack import estimate, smooth
 from services.lab.mesos.master.offers import Offers
 from services.lab.mesos.master.registry import Registry
 from services.lab.mesos.model import TERMINAL, Agent, Usage
 from services.lab.mesos.resources import CPUS, REVOCABLE_CPUS, THOUSAND, scalar_of
 from services.lab.shared.clock import Clock
+
+MARGIN_PERCENT = 10
+"""Percentage of the allocation that is withheld."""
+FALL_PERCENT = 50
+"""Percentage of a fall in use that one estimate takes into account."""
+STEP = 10
+"""Granularity of estimates: Mesos offers no less cpu than 0.01."""
 
 
 class Estimator:
@@ -74,3 +81,30 @@ def _rate(before: tuple[Usage, int | None] | None, now: Usage) -> int | None:
     if now.at_s <= then.at_s:
         return rate
     return round((now.cpu_s - then.cpu_s) / (now.at_s - then.at_s) * THOUSAND)
+
+
+# Amounts are thousandths of a cpu.
+
+
+def smooth(before: int, measured: int) -> int:
+    """Return the use for the estimate, which is never less than the measured one."""
+    return measured if measured >= before else measured + (before - measured) * (100 - FALL_PERCENT) // 100
+
+
+def target(allocated: int, used: int) -> int:
+    """Return the amount that the agent reports when its report changes."""
+    return max(0, allocated - _reserve(allocated) - used) // STEP * STEP
+
+
+def estimate(reported: int, allocated: int, used: int) -> int:
+    """Return the next report after ``reported``: never negative, never more than ``allocated - used``."""
+    wanted = target(allocated, used)
+    unused = max(0, allocated - used)
+    if reported > unused:
+        return wanted
+    is_worth_reporting = wanted - reported >= max(_reserve(allocated), STEP)
+    return wanted if is_worth_reporting else reported
+
+
+def _reserve(allocated: int) -> int:
+    return -(-allocated * MARGIN_PERCENT // 100)

@@ -330,7 +330,7 @@ def check_refusal(caller: Caller, content: dict[str, Any]) -> None:
         ("", {"start": CommandStart("", ("/no/such",), False, False)}, Aborted, "/no/such"),
         ("", {"start": CommandStart("no", ("ls",), False, False)}, Aborted, "no"),
         ("", {"start": CommandStart("", (), False, False)}, InvalidArgument, "at least one word"),
-        ("", {}, InvalidArgument, "number 0, says which command"),
+        ("", {}, InvalidArgument, "number 0, names the command"),
         ("", {"data": b"x" * (INPUT_BYTES_MAX + 1)}, InvalidArgument, "65537 bytes"),
     ],
 )

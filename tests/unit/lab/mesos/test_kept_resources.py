@@ -80,4 +80,4 @@ def test_a_host_that_has_become_too_small(tmp_path: Path, caplog: pytest.LogCapt
     smaller = total_of(HostSpec("h", disk=200))
 
     assert smaller == kept.restore(HOST, smaller)
-    assert "host h has no room any more for" in caplog.text
+    assert "host h has not enough resources left for" in caplog.text
