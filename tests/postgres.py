@@ -119,11 +119,11 @@ class Postgres:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
-    def create_database(self) -> str:
+    def create_database(self, options: str = "") -> str:
         """Create an empty database and return its url."""
         self._created += 1
         name = f"test_{os.getpid()}_{self._created}"
-        self._admin(f"create database {name}")
+        self._admin(f"create database {name} {options}")
         return self.url(name)
 
     def _admin(self, statement: str) -> None:

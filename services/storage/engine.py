@@ -173,7 +173,12 @@ def make_engine(url: str, pool_size: int = POOL_SIZE) -> sa.Engine:
         require_extra("postgres", "psycopg", "PostgreSQL")
     if parsed.get_backend_name() != "sqlite":
         return sa.create_engine(
-            parsed, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, hide_parameters=True
+            parsed,
+            pool_size=pool_size,
+            max_overflow=pool_size,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args={"client_encoding": "utf8"},  # texts are bytes otherwise, if the database has no encoding
         )
     engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}, hide_parameters=True)
     sa.event.listen(engine, "connect", _prepare_sqlite)

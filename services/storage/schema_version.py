@@ -78,13 +78,24 @@ def works_on(found: str, wanted: str) -> bool:
 
 
 def read_version(conn: sa.Connection) -> str:
-    """Return the version of the database; "" when it has none."""
+    """Return the version of the database; "" when it has none. Raises Unavailable for one that is not UTF-8."""
+    if conn.dialect.name == "postgresql":
+        _check_encoding(conn)
     inspector = sa.inspect(conn)
     for table in (TABLE, TABLE_OF_0_1):
         if inspector.has_table(table):
             version = sa.select(sa.column("version_num", sa.Text)).select_from(sa.table(table))
             return conn.execute(version).scalar() or ""
     return ""
+
+
+def _check_encoding(conn: sa.Connection) -> None:
+    encoding = conn.exec_driver_sql("SHOW server_encoding").scalar()
+    if encoding != "UTF8":
+        raise Unavailable(
+            f"its encoding is {encoding}, and texts of jobs need UTF8: create it by "
+            "CREATE DATABASE ... TEMPLATE template0 ENCODING 'UTF8'"
+        )
 
 
 def shown_to_0_1(version: str) -> str:

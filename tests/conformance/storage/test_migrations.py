@@ -53,6 +53,15 @@ def test_the_newest_version_is_that_of_the_last_migration() -> None:
     assert ScriptDirectory.from_config(migrate.configuration()).get_current_head() == schema_version.newest()
 
 
+def test_a_database_of_another_encoding_is_refused(postgres: Postgres) -> None:
+    """The message says how to create the database; nothing is created in it."""
+    url = postgres.create_database("template template0 encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C'")
+
+    for use in (migrate.upgrade, schema_version.check):
+        with pytest.raises(Unavailable, match=r"its encoding is SQL_ASCII, and texts of jobs need UTF8: create it"):
+            use(url)
+
+
 def test_an_old_schema_is_refused(empty: str) -> None:
     """A database without its migrations is refused."""
     with pytest.raises(Unavailable, match=f"is at nothing, needed is {schema_version.newest()}: upgrade it first"):
