@@ -98,7 +98,7 @@ class Box:
     def words(self, command: Sequence[str]) -> list[str]:
         """Return a command as the user of the image runs it, with the environment of the box alone."""
         user, _, group = self.image.user.partition(":")
-        who = ["setpriv", f"--reuid={user}", f"--regid={group or user}", "--clear-groups"]
+        who = ["setpriv", "--pdeathsig=keep", f"--reuid={user}", f"--regid={group or user}", "--clear-groups"]
         if self.drops_capabilities:
             who += ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
         known = {"PATH": SEARCHED, "HOME": "/tmp", **self.image.environment, **self.environment}
