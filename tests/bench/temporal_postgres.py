@@ -19,6 +19,7 @@ from typing import Any
 
 import psycopg
 import yaml
+from sqlalchemy import make_url
 
 from peloton.errors import Unavailable
 from services.lab.local.cluster import LocalSettings
@@ -118,10 +119,14 @@ def temporal(address: str, *arguments: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+def database_of(store: str) -> str:
+    return make_url(store).database or ""
+
+
 def schema(postgres: Postgres, store: str, *arguments: str) -> None:
     """Create the schema by Temporal's tool."""
     command = [PROGRAMS / "sql", "--plugin", PLUGIN, "--user", "postgres", "--endpoint", "localhost", "--port", "5432"]
-    command += ["--connect-attributes", f"host={postgres.folder}", "--database", postgres.name_of(store), *arguments]
+    command += ["--connect-attributes", f"host={postgres.folder}", "--database", database_of(store), *arguments]
     subprocess.run(command, check=True, capture_output=True)
 
 
@@ -140,7 +145,7 @@ def configuration(postgres: Postgres, store: str, ports: list[int]) -> dict[str,
             "numHistoryShards": SHARDS,
             "datastores": {
                 "default": {"sql": {
-                    "pluginName": PLUGIN, "databaseName": postgres.name_of(store), "user": "postgres",
+                    "pluginName": PLUGIN, "databaseName": database_of(store), "user": "postgres",
                     "connectProtocol": "tcp", "connectAddr": "localhost:5432",
                     "connectAttributes": {"host": str(postgres.folder)},
                     "maxConns": 20, "maxIdleConns": 20, "maxConnLifetime": "1h",

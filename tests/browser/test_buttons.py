@@ -97,7 +97,7 @@ def test_a_pool_is_changed(stage: Stage, visit: Visit) -> None:
     what_if.get_by_label("Limit").press("ArrowRight")
     confirm(view, "Change it")
 
-    expect(what_if).to_contain_text("nothing is changed by it")
+    expect(what_if).to_contain_text("the pool itself does not change")
     expect(what_if.get_by_label("Limit")).to_have_attribute("aria-valuetext", "2 cores")
     expect(view.get_by_role("img", name=re.compile("limit 2 cores"))).to_be_visible()
     assert (2, 1) == limit_and_share(stage, "grows")

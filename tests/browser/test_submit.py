@@ -190,7 +190,7 @@ def test_keys_and_values_are_completed(shown: World, browser: Browser) -> None:
 
 def test_what_is_completed_depends_on_the_place(shown: World, browser: Browser) -> None:
     """The completion offers keys of the mapping at this indentation, without the existing ones; none in free text."""
-    amounts = ["cpulimit", "disklimitmb", "fdlimit", "gpulimit", "memlimitmb"]
+    amounts = ["cpulimit", "disklimitmb", "extended", "fdlimit", "gpulimit", "memlimitmb"]
     with form(browser, shown, "job") as page:
         for text, wanted in (
             ("labels:\n  - key: a\n    |", ["value"]),

@@ -61,7 +61,7 @@ def test_a_host_on_which_several_jobs_fail_is_avoided(farm: Cluster, degraded: s
         job = farm.submit(pool, instanceCount=3, defaultConfig=shell("true", **there))
         assert "FAILED" == farm.finish(job)
 
-    assert re.match(r"after \d+ pods of \d jobs failed there within 1 s, until 2", farm.avoided()[degraded])
+    assert re.match(r"after \d+ pods of \d jobs failed there within 1 s, until 2", farm.list_avoided()[degraded])
     farm.wait(lambda: any(kind == "AVOIDED" for kind, _ in farm.host_events(degraded)), "an event of that")
     reported = [text for kind, text in farm.host_events(degraded) if kind == "AVOIDED"]
     assert re.match(r"Avoided for \d+ (s|min) after \d+ pods of \d jobs failed there within 1 s$", reported[-1])
@@ -72,4 +72,4 @@ def test_a_host_on_which_several_jobs_fail_is_avoided(farm: Cluster, degraded: s
     control(farm, "restore", degraded)
     bound = farm.submit(pool, instanceCount=1, defaultConfig=shell("true", **there))
     assert "SUCCEEDED" == farm.finish(bound)
-    assert [degraded] == [*farm.avoided()]
+    assert [degraded] == [*farm.list_avoided()]

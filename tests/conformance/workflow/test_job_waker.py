@@ -16,6 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobRecord, RolledUp
+from services import job_waker
 from services import waker as wakers
 from services.job_rollup import JobRollUp
 from services.job_waker import JobWaker
@@ -101,10 +102,11 @@ async def test_ended_and_unknown_jobs_are_left_alone(client: Client) -> None:
         assert RPCStatusCode.NOT_FOUND is raised.value.status
 
 
-async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
+async def test_what_only_is_to_be_shown_waits(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wake-ups about changed pods: a job with something to do is signalled at once, one that was only counted after a
     while, and one that is signalled meanwhile for another reason not a second time."""
     show_s = 2.0
+    monkeypatch.setattr(job_waker, "SHOW_S", show_s)
     async with server_story(client, hosts=0) as story:
         busy, shown, both = [await story.submit(1) for _ in range(3)]
         jobs = (busy, shown, both)
@@ -121,7 +123,7 @@ async def test_what_only_is_to_be_shown_waits(client: Client) -> None:
             return RolledUp([job for job in job_ids if job == busy], [job for job in job_ids if job != busy])
 
         stored = job_storage(FakeRecords(story.cluster).get)
-        waker = Waker(client, stored, Policies(), interval_s=0.01, show_s=show_s)
+        waker = Waker(client, stored, Policies(), interval_s=0.01)
         rollup = JobRollUp(roll_up, waker, interval_s=0.01)
         begin_s = asyncio.get_running_loop().time()
         rollup.pods_changed(jobs)
