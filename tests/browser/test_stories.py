@@ -245,7 +245,7 @@ def test_a_pool_says_why_its_queue_waits_and_what_a_change_would_do(stage: Stage
     hesitate(view, "Change it")
     button(what_if, "As it is").click()
 
-    expect(what_if).to_contain_text("nothing is changed by it")
+    expect(what_if).to_contain_text("the pool itself does not change")
     assert before == stage.pool_config("lab")
 
 

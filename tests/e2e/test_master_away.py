@@ -38,7 +38,7 @@ def test_pods_run_on_while_the_master_is_away(lend: Lend, tmp_path: Path) -> Non
         before = pids("late")
 
         assert ["master is stopped, its agents and their pods continue"] == local("stop", "master")
-        assert any(line.split()[:2] == ["master", "away"] for line in local("status", ""))
+        assert any(line.split()[:2] == ["master", "stopped"] for line in local("status", ""))
         (marks / "early").touch()
         cluster.wait(lambda: len(list(marks.glob("early.done.*"))) == 4, "the end of four pods")
         waits = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true"))
