@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from peloton.lifecycle.maintenance import Step, next_step
-from peloton.model.host import ClusterChoice, HostLease, LaunchResult, Placement
+from peloton.model.host import ClusterChoice, HostLease, LaunchedBatch, LaunchResult, Placement
 from peloton.model.ids import JobId
 from peloton.model.reason import PlacementReason, RequeueReason
 from services.hostmgr import manager
@@ -16,6 +16,7 @@ from services.hostmgr.driver import HostAddress
 from services.hostmgr.hosted_pods import HostedPods
 from services.hostmgr.maintenance import HostMaintainer
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
+from services.hostmgr.placing import place_and_launch
 from services.storage.storage import Storage
 from tests.doubles.hostmgr.cluster import MemoryCluster
 from tests.doubles.hostmgr.driver import MemoryDriver
@@ -158,6 +159,9 @@ class Through:
     def __init__(self, core: SimulatedHostManager, launch: Callable[..., LaunchResult]) -> None:
         self._core = core
         self.launch = launch
+
+    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch:
+        return place_and_launch(self._core._ready, self, job_id, limit, for_gang)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core, name)
