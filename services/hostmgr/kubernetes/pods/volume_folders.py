@@ -132,7 +132,7 @@ class VolumeFolders:
             return
         if known.stage is not Stage.GOING:
             self._write_or_raise([(*where, known._replace(stage=Stage.GOING))])
-        if self._is_removed(volume):
+        if self._is_removed(volume, known._replace(stage=Stage.GOING)):
             self._write_or_raise([(*where, None)])
 
     def _write_or_raise(self, changes: Sequence[tuple[str, str, NodeVolume | None]]) -> None:
@@ -140,11 +140,17 @@ class VolumeFolders:
             if why := fault_of(answer):
                 raise OSError(f"volume {volume_id} on node {node}: {why}")
 
-    def _is_removed(self, volume: VolumeRecord) -> bool:
-        """Returns whether the folder is deleted; otherwise a pod is about to delete it."""
+    def _is_removed(self, volume: VolumeRecord, marked: NodeVolume) -> bool:
+        """Returns whether the folder is deleted; otherwise a pod is about to delete it, unless an earlier step has
+        removed the mark, which the view may not show yet."""
         name = f"{own_name(self._settings.cluster)}-volume-{volume.volume_id}"
         answer = self._api.ask(Request("GET", f"{self._pods}/{name}"))
         if answer.status == HTTPStatus.NOT_FOUND:
+            mark = self._api.ask(build_staged_request(volume.host, volume.volume_id, marked, Stage.GOING))
+            if why := fault_of(mark, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY):
+                raise OSError(f"volume {volume.volume_id} on node {volume.host}: {why}")
+            if not mark.is_ok:
+                return False
             answer = self._api.ask(Request("POST", self._pods, self._remover(name, volume)))
             if why := fault_of(answer, HTTPStatus.CONFLICT):
                 raise OSError(f"no pod removes the folder of volume {volume.volume_id}: {why}")
