@@ -19,6 +19,7 @@ from services.api.backlog import Bounds
 from services.api.faults import FAULTS_MAX
 from services.api.pool_rules import PoolBounds
 from services.api.validation import clamp_max_failures, job_faults
+from tests.bench.baseline import yardstick_ms
 
 TASK = task_pb2.TaskConfig
 PORT = task_pb2.PortConfig
@@ -366,10 +367,11 @@ def test_many_overrides_cost_little() -> None:
         pod.command.value = "work"
         pod.command.environment.variables.add(name="SHARD", value=str(instance))
         pod.ports.add(name="http", envName="HTTP")
+    yardstick_s = yardstick_ms() / 1_000
     started = time.process_time()
 
     assert job_faults(job, BOUNDS).message() == ""
-    assert time.process_time() - started < 2.5
+    assert (time.process_time() - started) / yardstick_s < 40
 
 
 BOUNDED = {
