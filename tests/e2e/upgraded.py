@@ -64,7 +64,8 @@ class OfRelease(LocalCluster):
 
     def _describe_parts(self) -> None:
         super()._describe_parts()
-        for part in self.parts.values():
+        roles = [part for part in self.parts.values() if not any("services.lab" in word for word in part.argv)]
+        for part in roles:  # the emulated cluster is no part of a release
             part.environment = {**part.environment, **self.code}
 
     def _migrate(self) -> None:
