@@ -16,7 +16,6 @@ from peloton.lifecycle.reservation import waiting_pods
 from peloton.model.host import (
     ClusterChoice,
     GangLaunch,
-    LaunchedBatch,
     LaunchResult,
     PlacementBatch,
     ReadyGang,
@@ -47,17 +46,19 @@ class PlacementActivities:
         ``placement_s``, or sooner after several failed placements.
         """
         job = JobId(job_id)
-        launch, left = self._hosts.place_and_launch(job, limit) or self._place_by_lease(job, limit)
+        gangs: Sequence[ReadyGang] = ()
+        if found := self._hosts.place_and_launch(job, limit):
+            launch, left = found
+        else:
+            gangs = self._pods.ready_gangs(job, limit)
+            left = self._place(job, gangs, for_gang=False)
+            launch = self._launch(job, left)
         launch = _explain(launch, left)
         if not left.unplaced_count:
             return launch
         turns = self._note_unplaced(left)
-        failed = find_failed_placements(self._pods.ready_gangs(job, limit), left, placement_s, turns)
+        failed = find_failed_placements(gangs or self._pods.ready_gangs(job, limit), left, placement_s, turns)
         return replace(launch, requeued_count=self._requeue(job, failed, left.reserved)) if failed.instances else launch
-
-    def _place_by_lease(self, job: JobId, limit: int) -> LaunchedBatch:
-        batch = self._place(job, self._pods.ready_gangs(job, limit), for_gang=False)
-        return LaunchedBatch(self._launch(job, batch), batch)
 
     def _requeue(self, job: JobId, failed: FailedPlacements, reserved: Sequence[int]) -> int:
         """Queue pods again, except pods with a reserved host. While the resource manager is unavailable all keep
