@@ -22,7 +22,7 @@ DRIVERS: dict[str, Callable[[Settings, FrameworkRecords, ExternalPods], ClusterD
 def cluster_driver_of(
     settings: Settings, records: FrameworkRecords, external_pods: ExternalPods
 ) -> Callable[[], ClusterDriver]:
-    """Makes the driver of this host manager's cluster. Raises InvalidArgument naming the setting."""
+    """Make the driver of this host manager's cluster. Raises InvalidArgument naming the setting."""
     scheme, separator, _ = settings.mesos.partition("://")
     if separator and scheme in DRIVERS:
         make = DRIVERS[scheme]

@@ -12,7 +12,7 @@ from tests.unit.tidy import ROOT, files
 
 
 def build_distributions(folder: Path) -> Path:
-    """Returns the folder of a source distribution, and of a wheel that was built from it."""
+    """Return the folder of a source distribution, and of a wheel that was built from it."""
     tree, dist = folder / "tree", folder / "dist"
     for path in files():
         if path.parts[0] not in ("docs", "tests"):

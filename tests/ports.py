@@ -10,7 +10,7 @@ PORTS_TRIED = 50
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns ports without a listener, outside the range from which the kernel assigns ports to outgoing connections:
+    """Return ports without a listener, outside the range from which the kernel assigns ports to outgoing connections:
     while a killed server is down, another process could get its port, or a client that tries to reach it could connect
     to itself.
     """

@@ -26,7 +26,7 @@ class AskedAmounts:
         return self._on_host.get(Hostname(hostname), NOTHING)
 
     def add(self, pods: Iterable[PodAmounts]) -> set[Hostname]:
-        """Adds pods; an instance has one run at a time. Returns the hosts concerned."""
+        """Add pods; an instance has one run at a time. Returns the hosts concerned."""
         added = list(pods)
         if self._missed is not None:
             self._missed.append((True, added))
@@ -40,7 +40,7 @@ class AskedAmounts:
         return touched
 
     def claim(self, pods: Iterable[PodAmounts]) -> None:
-        """Adds pods that are about to be launched; ``confirm`` or ``remove`` follows."""
+        """Add pods that are about to be launched; ``confirm`` or ``remove`` follows."""
         claimed = list(pods)
         self._claimed |= {(one[0].job_id, one[0].instance_id): one for one in claimed}
         self.add(claimed)
@@ -50,7 +50,7 @@ class AskedAmounts:
             self._claimed.pop(key, None)
 
     def remove(self, pod_ids: Iterable[PodId]) -> set[Hostname]:
-        """Removes runs that have ended or were not launched. Returns the hosts concerned."""
+        """Remove runs that have ended or were not launched. Returns the hosts concerned."""
         gone = list(pod_ids)
         if self._missed is not None:
             self._missed.append((False, [(pod_id, "", NOTHING) for pod_id in gone]))
@@ -76,7 +76,7 @@ class AskedAmounts:
         self._missed = []
 
     def end_reading(self, pods: Iterable[PodAmounts]) -> set[Hostname]:
-        """Replaces all pods with these, the claimed ones, and the changes since the read began. Returns the hosts
+        """Replace all pods with these, the claimed ones, and the changes since the read began. Returns the hosts
         concerned."""
         missed, self._missed = self._missed or [], None
         touched = {*self._on_host}

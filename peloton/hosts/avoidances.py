@@ -54,7 +54,7 @@ class HostAvoidances:
 
     @event(HostAvoided)
     def take(self, ends: Iterable[RunEnd], now_s: float) -> None:
-        """Records ended runs, and avoids hosts on which too many failed."""
+        """Record ended runs, and avoid hosts on which too many failed."""
         ends = [end for end in ends if end.host and (end.is_failure or end.is_success)]
         if not ends:
             return
@@ -91,7 +91,7 @@ class HostAvoidances:
             self._avoid(host, record, now_s)
 
     def saw(self, hosts: Collection[Hostname], maintained: Collection[Hostname], now_s: float) -> None:
-        """Records the hosts of the cluster. A return from a maintenance is no flapping; the maintenance has mostly
+        """Record the hosts of the cluster. A return from a maintenance is no flapping; the maintenance has mostly
         ended when the host is seen again, so it is recorded at the departure. More returns at once than hosts may be
         avoided are attributed to the cluster."""
         there, before = frozenset(hosts), self._there
@@ -131,7 +131,7 @@ class HostAvoidances:
         self._effects.append(HostAvoided(host, record.why, record.until_s - now_s))
 
     def _exonerate(self, job_id: JobId) -> None:
-        """Removes the failures of the job from hosts, because the job itself is broken."""
+        """Remove the failures of the job from hosts, because the job itself is broken."""
         for host in self._jobs[job_id]:
             if record := self._hosts.get(host):
                 self._hosts[host] = replace(record, failures=tuple(f for f in record.failures if f.job_id != job_id))
@@ -144,7 +144,7 @@ class HostAvoidances:
             del own[end.host]
 
     def _forget_old(self, now_s: float) -> None:
-        """Drops expired records, the oldest failures first."""
+        """Drop expired records, the oldest failures first."""
         while self._hosts and next(iter(self._hosts.values())).is_over(FOR_ALL, now_s):
             self._avoided.pop(self._hosts.popitem(last=False)[0], None)
         while self._jobs and not _select_recorded(next(iter(self._jobs.values())), now_s):
@@ -167,12 +167,12 @@ class HostAvoidances:
         return HostAvoidance(avoided, deprioritized) if avoided or deprioritized else NO_AVOIDANCE
 
     def list_avoided(self, now_s: float) -> dict[Hostname, tuple[Misfit, float]]:
-        """Returns the avoided hosts, with the reason and the remaining seconds."""
+        """Return the avoided hosts, with the reason and the remaining seconds."""
         self._drop_expired(now_s)
         return {host: (record.why, record.until_s - now_s) for host, record in self._avoided.items()}
 
     def list_gone(self, within_s: float, now_s: float) -> dict[Hostname, float]:
-        """Returns the hosts that left the cluster since this process leads and are not back, and how many seconds
+        """Return the hosts that left the cluster since this process leads and are not back, and how many seconds
         ago."""
         return {host: now_s - at_s for host, at_s in self._gone.items() if now_s - at_s <= within_s}
 

@@ -36,7 +36,7 @@ class CapacityFinder:
         self._table, self._chooser, self._daemons, self._avoidances = table, chooser, daemons, avoidances
 
     def copy_hosts(self) -> tuple[TrialFleet, list[UnannouncedHost]]:
-        """Returns a copy of the hosts with offers, and the hosts without offers, which ``complete`` adds to it."""
+        """Return a copy of the hosts with offers, and the hosts without offers, which ``complete`` adds to it."""
         fleet, table = TrialFleet(self._table.free_resources.fleet), self._table
         hosts = table.free_resources.hosts
         return fleet, [
@@ -59,7 +59,7 @@ class CapacityFinder:
         }
 
     def _find_kept(self, fleet: Fleet, shape: PodShape) -> dict[int, Misfit]:
-        """Returns the hosts that do not take the pod because of resources held or reserved there."""
+        """Return the hosts that do not take the pod because of resources held or reserved there."""
         found = {}
         for name in self._table.find_kept_hosts() & fleet.row_of.keys():
             host = self._table.free_resources.hosts.get(name)
@@ -70,19 +70,19 @@ class CapacityFinder:
         return found
 
     def in_service(self) -> tuple[dict[Hostname, RegisteredHost], set[Hostname]]:
-        """Returns the registered hosts, and which of them are unavailable."""
+        """Return the registered hosts, and which of them are unavailable."""
         return dict(self._table.registered.by_name), self._table.unavailable()
 
 
 def complete(fleet: TrialFleet, unannounced: Sequence[UnannouncedHost]) -> None:
-    """Adds the hosts without offers with their free resources by the cluster's report."""
+    """Add the hosts without offers with their free resources by the cluster's report."""
     fleet.put_hosts([_row(*one, len(fleet)) for one in unannounced])
 
 
 def _row(
     host: RegisteredHost, free: Resources, on_host: HostResources | None, missing: Resources, order: int
 ) -> HostRow:
-    """Returns the row of a host without an offer. ``missing`` is reserved for daemons."""
+    """Return the row of a host without an offer. ``missing`` is reserved for daemons."""
     kind = (
         on_host.kind_labels if on_host else tuple(one for one in label_pairs(host.labels) if one[0] != HOSTNAME_LABEL)
     )

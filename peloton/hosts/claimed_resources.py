@@ -25,19 +25,19 @@ class ClaimedResources:
         self._hosts: dict[Hostname, _Claimed] = {}
 
     def add(self, hostname: Hostname, claim: Resources) -> None:
-        """Adds the resources claimed by a launch, which may not use all of them."""
+        """Add the resources claimed by a launch, which may not use all of them."""
         earlier = self._hosts.get(hostname)
         self._hosts[hostname] = _Claimed(claim + earlier.amounts if earlier else claim)
 
     def heard(self, launching: Collection[Hostname]) -> None:
-        """Handles a report of the resources held on all hosts. ``launching`` are the hosts with launches under way."""
+        """Handle a report of the resources held on all hosts. ``launching`` are the hosts with launches under way."""
         for hostname, claimed in list(self._hosts.items()):
             claimed.words = 0 if hostname in launching else claimed.words + 1
             if claimed.words >= WORDS_UNTIL_COUNTED:
                 del self._hosts[hostname]
 
     def less(self, hostname: Hostname, free: Resources) -> Resources:
-        """Returns the free resources of a host, as reported by the cluster, less the claimed ones."""
+        """Return the free resources of a host, as reported by the cluster, less the claimed ones."""
         if hostname not in self._hosts:
             return free
         return free.without(self._hosts[hostname].amounts)

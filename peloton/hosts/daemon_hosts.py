@@ -62,7 +62,7 @@ class DaemonHosts:
 
     @event()
     def want(self, daemons: Iterable[Daemon]) -> None:
-        """Sets the wanted daemons."""
+        """Set the wanted daemons."""
         wanted = {daemon.job_id: daemon for daemon in daemons}
         if wanted == self._wanted:
             return
@@ -80,7 +80,7 @@ class DaemonHosts:
 
     @event()
     def hosts_changed(self) -> None:
-        """Handles hosts that were registered or removed."""
+        """Handle hosts that were registered or removed."""
         registered = self._table.registered
         news, self._kinds_version = registered.take_news(), registered.kinds_version
         if not self._shapes or not news:
@@ -97,7 +97,7 @@ class DaemonHosts:
 
     @event()
     def take_news(self) -> set[JobId]:
-        """Returns daemons that started, changed or ended since the last call, whose matching hosts have changed, or
+        """Return daemons that started, changed or ended since the last call, whose matching hosts have changed, or
         that have a pod which found too few free resources and would fit now."""
         found, self._news = self._news, set()
         return found | self._waits.take_fitting(self._fits, self._table.is_unavailable)
@@ -107,13 +107,13 @@ class DaemonHosts:
 
     @event()
     def record_launched(self, pods: Iterable[tuple[PodId, Hostname]]) -> None:
-        """Records launched pods of any jobs."""
+        """Record launched pods of any jobs."""
         hosts = {host: None for pod_id, host in pods if self._add(pod_id, host)}
         self.keep_resources(hosts)
 
     @event()
     def record_ended(self, pod_ids: Iterable[PodId]) -> None:
-        """Records ended pods of any jobs, and reserves the resources of missing daemons again."""
+        """Record ended pods of any jobs, and reserves the resources of missing daemons again."""
         self.keep_resources([host for pod_id in pod_ids if (host := self._drop(pod_id))])
 
     def _add(self, pod_id: PodId, host: Hostname) -> bool:
@@ -129,7 +129,7 @@ class DaemonHosts:
         return True
 
     def _drop(self, pod_id: PodId) -> Hostname | None:
-        """Removes a run; returns its host if it was recorded."""
+        """Remove a run; return its host if it was recorded."""
         run_id, host = self._pods.get((pod_id.job_id, pod_id.instance_id), (0, None))
         if host is None or run_id != pod_id.run_id:
             return None
@@ -149,21 +149,21 @@ class DaemonHosts:
     # -- free resources
 
     def keep_resources(self, hostnames: Iterable[Hostname]) -> None:
-        """Reserves resources on these hosts for wanted daemons that do not run there yet."""
+        """Reserve resources on these hosts for wanted daemons that do not run there yet."""
         for hostname in hostnames:
             host = self._table.free_resources.hosts.get(hostname)
             if host is not None:
                 self._table.free_resources.keep_resources(host, *self._missing_requests(host))
 
     def missing_on(self, name: Hostname) -> Resources:
-        """Returns the requests of wanted daemons that do not run on a registered host yet."""
+        """Return the requests of wanted daemons that do not run on a registered host yet."""
         if not self._shapes:
             return NOTHING
         host = self._table.registered.by_name[name]
         return self._missing_requests(HostResources(name, host.host_id, host.labels))[0]
 
     def _missing_requests(self, host: HostResources, before: JobId | None = None) -> tuple[Resources, int]:
-        """Returns the requests and number of missing daemon pods. With ``before`` only daemons ordered before that one
+        """Return the requests and number of missing daemon pods. With ``before`` only daemons ordered before that one
         count, so that two daemons do not wait for each other."""
         if not self._shapes:
             return NOTHING, 0
@@ -180,7 +180,7 @@ class DaemonHosts:
         )  # its offer arrived before its registration
 
     def _daemons_matching(self, kind: HostKind) -> tuple[JobId, ...]:
-        """Returns the daemons required on a host of this kind: the ones that fit an empty host."""
+        """Return the daemons required on a host of this kind: the ones that fit an empty host."""
         labels = tuple(sorted((key, str(value)) for key, value in kind.labels.items() if key != HOSTNAME_LABEL))
         traits = (kind.capacity, labels)
         found = self._matching.get(traits)
@@ -191,7 +191,7 @@ class DaemonHosts:
 
     @event()
     def hosts_of(self, job_id: JobId) -> frozenset[Hostname]:
-        """Returns the registered hosts that require a daemon; none when it is not wanted. The caller needs no wake-up
+        """Return the registered hosts that require a daemon; none when it is not wanted. The caller needs no wake-up
         for them."""
         if job_id not in self._shapes:
             return frozenset()
@@ -203,14 +203,14 @@ class DaemonHosts:
         return found
 
     def _among(self, job_id: JobId, names: Iterable[Hostname]) -> frozenset[Hostname]:
-        """Returns the hosts among these that are registered and match."""
+        """Return the hosts among these that are registered and match."""
         registered = self._table.registered.by_name
         hosts = [host for name in names if (host := registered.get(name)) is not None]
         kinds = ((host.hostname, HostKind(host.capacity, host.labels)) for host in hosts)
         return frozenset(name for name, kind in kinds if job_id in self._daemons_matching(kind))
 
     def kinds_for(self, shape: PodShape) -> list[HostKind]:
-        """Returns the kinds of registered hosts among which such a daemon finds its hosts."""
+        """Return the kinds of registered hosts among which such a daemon finds its hosts."""
         registered = self._table.registered
         return registered.kinds(registered.by_name if _names_hosts(shape) else ())
 
@@ -218,18 +218,18 @@ class DaemonHosts:
         return list(self._shapes)
 
     def read_versions(self) -> tuple[int, int]:
-        """Returns versions that change with the hosts and with the wanted daemons."""
+        """Return versions that change with the hosts and with the wanted daemons."""
         return self._kinds_version, self.version
 
     # -- overhead
 
     def overhead(self, unavailable: Collection[Hostname]) -> Resources:
-        """Returns the requests of daemons on all registered hosts but these, and the resources that ended daemons still
+        """Return the requests of daemons on all registered hosts but these, and the resources that ended daemons still
         hold there."""
         return sum(self.overheads(unavailable).values(), NOTHING)
 
     def overheads(self, unavailable: Collection[Hostname]) -> dict[str, Resources]:
-        """Returns the overhead by host pool, with an empty name while host pools are disabled."""
+        """Return the overhead by host pool, with an empty name while host pools are disabled."""
         found: dict[str, Resources] = {}
         if not self._shapes and not self._ended:
             return found
@@ -251,11 +251,11 @@ class DaemonHosts:
                 yield host, self._ended[job]
 
     def less_overhead(self, kinds: Sequence[HostKind]) -> list[HostKind]:
-        """Returns these kinds of hosts with the capacity available to other pods."""
+        """Return these kinds of hosts with the capacity available to other pods."""
         return [replace(kind, capacity=kind.capacity - self._of_kind(kind)) for kind in kinds]
 
     def _of_kind(self, kind: HostKind) -> Resources:
-        """Returns the overhead on a host of this kind, at most its capacity."""
+        """Return the overhead on a host of this kind, at most its capacity."""
         wanted = sum((compute_needed(self._shapes[job].resources) for job in self._daemons_matching(kind)), NOTHING)
         return Resources.each(min, wanted, kind.capacity)
 
@@ -263,7 +263,7 @@ class DaemonHosts:
 
     @event()
     def fit_pods(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonFit:
-        """Returns which of these pods fit on their hosts, in the free resources and the ones reserved for them."""
+        """Return which of these pods fit on their hosts, in the free resources and the ones reserved for them."""
         fit: dict[Hostname, HostResources] = {}
         refused: dict[Hostname, Misfit] = {}
         for pod in pods:

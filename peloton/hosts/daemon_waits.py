@@ -19,7 +19,7 @@ class DaemonWaits:
         self._closed: set[Hostname] = set()  # hosts among them that were in maintenance
 
     def note(self, job_id: JobId, pod: WaitingDaemonPod, misfit: Misfit | None) -> None:
-        """Records the result for a pod; None: it fits, and is launched now."""
+        """Record the result for a pod; None: it fits, and is launched now."""
         if misfit is None:
             self._drop(pod.hostname, [job_id])
             return
@@ -31,7 +31,7 @@ class DaemonWaits:
     def take_fitting(
         self, fits: Callable[[JobId, WaitingDaemonPod], bool], is_unavailable: Callable[[Hostname], bool]
     ) -> set[JobId]:
-        """Returns daemons with a pod that fits now, on hosts whose free resources, lease or maintenance have changed
+        """Return daemons with a pod that fits now, on hosts whose free resources, lease or maintenance have changed
         since the last call. Each pod is reported once, until it is evaluated again."""
         opened = {hostname for hostname in self._closed if not is_unavailable(hostname)}
         self._closed -= opened
@@ -43,12 +43,12 @@ class DaemonWaits:
         return found
 
     def keep(self, wanted: Collection[JobId]) -> None:
-        """Removes the pods of all other daemons."""
+        """Remove the pods of all other daemons."""
         for hostname, pods in list(self._pods.items()):
             self._drop(hostname, [job_id for job_id in pods if job_id not in wanted])
 
     def forget(self, hostnames: Iterable[Hostname]) -> None:
-        """Removes the pods of hosts that are gone."""
+        """Remove the pods of hosts that are gone."""
         for hostname in hostnames:
             self._drop(hostname, list(self._pods.get(hostname, ())))
 

@@ -30,7 +30,7 @@ class DomainCounts:
     def count(
         self, shapes: Iterable[PodShape], pod_counts: Mapping[Hostname, int], drained: Collection[Hostname] = ()
     ) -> Counts:
-        """Counts pods and open domains. ``pod_counts`` maps the hosts of the job's pods to their number. Pods count on
+        """Count pods and open domains. ``pod_counts`` maps the hosts of the job's pods to their number. Pods count on
         any host; hosts in maintenance and ``drained`` ones open no domain."""
         return {
             shape: tuple(
@@ -50,7 +50,7 @@ class DomainCounts:
         return pods
 
     def _open_for(self, shape: PodShape, label: str, drained: Collection[Hostname]) -> frozenset[str]:
-        """Returns the label values of hosts that would take the pod if they were empty."""
+        """Return the label values of hosts that would take the pod if they were empty."""
         if drained:
             return self._open_without(self._table.unavailable().union(drained), shape, label)
         version = self._table.registered.kinds_version, frozenset(self._table.unavailable())
@@ -74,7 +74,7 @@ class DomainCounts:
 
 
 def near(counts: Counts, hosts: Iterable[LeasedHost]) -> dict[PodShape, tuple[Domains, ...]]:
-    """Returns the domains for a placement on these hosts."""
+    """Return the domains for a placement on these hosts."""
     labels = [host_labels(host.hostname, host.labels) for host in hosts] if counts else []
     found = {}
     for shape, by_rule in counts.items():
@@ -92,7 +92,7 @@ def everywhere(counts: Counts) -> dict[PodShape, tuple[Domains, ...]]:
 
 
 def join_counts(counts: Counts, others: Counts) -> Counts:
-    """Adds the counts of one cluster and of the others."""
+    """Add the counts of one cluster and of the others."""
     return {
         shape: tuple(a.plus(b) for a, b in zip(own, others[shape], strict=True)) if shape in others else own
         for shape, own in counts.items()

@@ -40,7 +40,7 @@ Method = TypeVar("Method", bound=Callable[..., object])
 
 
 def event(*effects: type[Effect]) -> Callable[[Method], Method]:
-    """Marks a method as an event of the state, with the effects that it may have."""
+    """Mark a method as an event of the state, with the effects that it may have."""
 
     def mark(method: Method) -> Method:
         method.effects = effects  # type: ignore[attr-defined]
@@ -50,6 +50,6 @@ def event(*effects: type[Effect]) -> Callable[[Method], Method]:
 
 
 def effects_of(method: object) -> tuple[type[Effect], ...] | None:
-    """Returns the effects that an event may have; None: the method is a query."""
+    """Return the effects that an event may have; None: the method is a query."""
     found: tuple[type[Effect], ...] | None = getattr(method, "effects", None)
     return found

@@ -20,7 +20,7 @@ class FeasibilityCache:
         self._version = -1
 
     def unknown(self, shapes: Iterable[PodShape], version: int) -> list[PodShape]:
-        """Returns shapes without a result for the hosts of this version, at most JUDGED_MAX."""
+        """Return shapes without a result for the hosts of this version, at most JUDGED_MAX."""
         if version != self._version or len(self._known) > SHAPES_MAX:
             self._known.clear()
             self._version = version
@@ -29,7 +29,7 @@ class FeasibilityCache:
     def learn(
         self, shapes: Sequence[PodShape], found: Mapping[PodShape, Infeasible | None], version: int
     ) -> dict[PodShape, Infeasible]:
-        """Adds results; returns the shapes that no host could take."""
+        """Add results; return the shapes that no host could take."""
         if version == self._version:
             self._known.update(found)
         known = self._known if version == self._version else found

@@ -20,7 +20,7 @@ class GpuWaits:
             self._until_s[holder] = now_s + GPU_WAIT_S
 
     def keep_from(self, holder: Holder, now_s: float) -> bool:
-        """Returns whether another placement waits."""
+        """Return whether another placement waits."""
         for late in [each for each, until_s in self._until_s.items() if until_s <= now_s]:
             del self._until_s[late]
         return bool(self._until_s.keys() - {holder})

@@ -18,7 +18,7 @@ NO_LABELS: Mapping[Label, int] = {}
 def hosts_now(
     table: HostTable, wall_ns: int, avoided: Collection[Hostname], others: Mapping[Hostname, int]
 ) -> list[HostNow]:
-    """Returns the registered hosts. Pods move to no host that is in maintenance or will be, is avoided, has resources
+    """Return the registered hosts. Pods move to no host that is in maintenance or will be, is avoided, has resources
     held or reserved for pods, or has a name that another cluster has. Leased resources count as free, because leases
     are short. Resources of a reserved host that are not held are available to the pod for which it is reserved."""
     soon = {name for name, goes_ns in table.free_resources.going.items() if goes_ns - GOES_NOTICE_NS <= wall_ns}
@@ -43,7 +43,7 @@ def hosts_now(
 
 
 def _view_of(table: HostTable, name: Hostname) -> HostView:
-    """Returns the offered resources; without an offer, the free resources that the cluster reports."""
+    """Return the offered resources; without an offer, the free resources that the cluster reports."""
     on_host = table.free_resources.hosts.get(name)
     if on_host is not None and on_host.free_resources:
         labels = {**on_host.labels, HOSTNAME_LABEL: name}

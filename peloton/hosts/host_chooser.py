@@ -83,7 +83,7 @@ class HostChooser:
         counts: Counts = NO_COUNTS,
         own: HostReservation | None = None,
     ) -> Choice:
-        """Chooses hosts to which pods return, then hosts by the placement strategies. With ``are_gpus_kept`` pods
+        """Choose hosts to which pods return, then hosts by the placement strategies. With ``are_gpus_kept`` pods
         without gpus avoid hosts with gpus if there are others. ``counts`` has the job's pods by domain, for shapes with
         spread constraints. ``own`` is the reservation of one of the pods."""
         choice = Choice(frozenset((job_id, pod.instance_id) for pod in desired), own=own)
@@ -119,7 +119,7 @@ class HostChooser:
         return choice
 
     def lease(self, choice: Choice, shapes: Sequence[PodShape], avoidance: HostAvoidance) -> tuple[LeasedHost, ...]:
-        """Returns the chosen hosts in the form that placement requires."""
+        """Return the chosen hosts in the form that placement requires."""
         table, pods, fleet = self.table, self.table.pod_labels, self.table.free_resources.fleet
         named = frozenset().union(*(pod_labels_named(shape.constraint) for shape in shapes))
         return tuple(
@@ -183,7 +183,7 @@ class HostChooser:
         return settled
 
     def _add_to_lease(self, fleet: Fleet, rows: Ints, choice: Choice) -> int:
-        """Adds hosts to the lease; returns for how many of the pods."""
+        """Add hosts to the lease; return for how many of the pods."""
         for count, row in enumerate(rows.tolist()):
             hostname = fleet.names[row]
             if hostname not in choice.picked:
@@ -195,7 +195,7 @@ class HostChooser:
     def find_barred(
         self, fleet: Fleet, shape: PodShape, avoidance: HostAvoidance, are_gpus_kept: bool
     ) -> dict[int, Misfit]:
-        """Returns hosts that take no such pods, whatever their free resources."""
+        """Return hosts that take no such pods, whatever their free resources."""
         names = {*self.table.unavailable(), *self.table.name_taken, *self.table.free_resources.going}
         names |= self.table.closed.keys() if shape.revocable else set()
         barred = {
@@ -216,7 +216,7 @@ class HostChooser:
     def _refusing(
         self, fleet: Fleet, shape: PodShape, barred: Mapping[int, Misfit], choice: Choice
     ) -> Iterator[tuple[Misfit, int]]:
-        """Yields the hosts outside the lease by the rule that excludes them. For hosts with held or reserved resources
+        """Yield the hosts outside the lease by the rule that excludes them. For hosts with held or reserved resources
         the rule says whether that is the reason."""
         picked = {fleet.row_of[name] for name in choice.picked}
         kept = {fleet.row_of[name] for name in self.table.find_kept_hosts() if name in fleet.row_of} - picked
@@ -230,7 +230,7 @@ class HostChooser:
         yield from fleet.refusing(shape, barred, kept | picked)
 
     def _fits_elsewhere(self, shape: PodShape, avoided: Collection[Hostname]) -> bool:
-        """Returns whether a host that is not avoided could take the pod when enough resources are free: the pod then
+        """Return whether a host that is not avoided could take the pod when enough resources are free: the pod then
         waits for it; otherwise it would wait for ever. Pods counted by its constraint are assumed to stay, as pods of a
         service do."""
         named = pod_labels_named(shape.constraint)
@@ -242,16 +242,16 @@ class HostChooser:
         )
 
     def _as_seen(self, host: HostResources, mine: frozenset[PodKey]) -> HostResources:
-        """Returns the host without the resources held or reserved for other pods."""
+        """Return the host without the resources held or reserved for other pods."""
         return host.without(*self.table.sum_kept(host, mine))
 
     def _can_hold(self, own: HostReservation, mine: frozenset[PodKey]) -> bool:
-        """Returns whether the pod fits now on the host that is reserved for it."""
+        """Return whether the pod fits now on the host that is reserved for it."""
         host = self.table.free_resources.hosts.get(own.hostname)
         return host is not None and self.misfit_on(host, own.shape, mine | {own.key}) is None
 
     def misfit_on(self, host: HostResources, shape: PodShape, mine: frozenset[PodKey]) -> Misfit | None:
-        """Returns why the host does not take the pod; leases are ignored."""
+        """Return why the host does not take the pod; leases are ignored."""
         if reason := self.explain_closed(host.hostname, shape):
             return reason
         pods = by_key(self.table.pod_labels.on_host(host.hostname, pod_labels_named(shape.constraint)))
@@ -266,7 +266,7 @@ class HostChooser:
         return ReservedForOther(f"{reserved.job_id}-{reserved.instance_id}")
 
     def explain_closed(self, hostname: Hostname, shape: PodShape) -> Misfit | None:
-        """Returns why the host takes no such pods, whatever its free resources."""
+        """Return why the host takes no such pods, whatever its free resources."""
         if shape.revocable and hostname in self.table.closed:
             return Refused(HostRule.CLOSED)
         if self.table.is_unavailable(hostname):
@@ -287,7 +287,7 @@ class HostChooser:
 
 
 def own_reservation(own: HostReservation, free: Resources) -> Misfit:
-    """Returns the misfit with the resource kind of which the largest share is missing, and the missing amount."""
+    """Return the misfit with the resource kind of which the largest share is missing, and the missing amount."""
     since_s, until_s = own.since_ns // NS_PER_S, own.until_ns // NS_PER_S
     amounts = pair_amounts(compute_needed(own.shape.resources), free)
     short = [(Fraction(need - have, need), need - have, kind) for kind, need, have in amounts if need > have]

@@ -17,7 +17,7 @@ class HostLoadCache:
 
     @event()
     def set_measured(self, beyond: dict[Hostname, tuple[int, int]], late: Iterable[Hostname] = ()) -> None:
-        """Sets the cpu and memory in use beyond the resources that pods hold, in thousandths of the capacity;
+        """Set the cpu and memory in use beyond the resources that pods hold, in thousandths of the capacity;
         measurements of ``late`` hosts have expired. Hosts without an offer are skipped."""
         fleet = self._table.free_resources.fleet
         for hostname, found in (beyond | dict.fromkeys(late, (0, 0))).items():

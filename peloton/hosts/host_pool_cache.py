@@ -30,7 +30,7 @@ class HostPoolCache:
 
     @property
     def version(self) -> int:
-        """Returns the version of the host pools; -1 while they are disabled."""
+        """Return the version of the host pools; -1 while they are disabled."""
         return self._pooled.version
 
     @event()
@@ -48,7 +48,7 @@ class HostPoolCache:
         return self._waiting.pop_all()
 
     def capacities(self) -> list[HostPoolCapacity]:
-        """Returns the capacity of hosts that take pods, by host pool, less the requests of daemons; empty while host
+        """Return the capacity of hosts that take pods, by host pool, less the requests of daemons; empty while host
         pools are disabled."""
         serves = self._pooled.serves()
         if not serves:
@@ -62,16 +62,16 @@ class HostPoolCache:
         ]
 
     def moving(self) -> dict[Hostname, str]:
-        """Returns the desired host pool of each host, in all clusters, that is in another pool."""
+        """Return the desired host pool of each host, in all clusters, that is in another pool."""
         return self._pooled.moving()
 
     def move_bounds(self) -> dict[Hostname, int]:
-        """Returns the number of hosts that may be unavailable when a host starts to move, where it differs from the
+        """Return the number of hosts that may be unavailable when a host starts to move, where it differs from the
         installation's."""
         return self._pooled.move_bounds()
 
     def totals(self) -> dict[str, HostPoolTotals]:
-        """Returns the resources of hosts that take pods, by host pool."""
+        """Return the resources of hosts that take pods, by host pool."""
         found: dict[str, HostPoolTotals] = {}
         for name, host in self._up():
             pool, asked = self._pooled.pool_of(name), self._pooled.asked.on_host(name)
@@ -80,7 +80,7 @@ class HostPoolCache:
         return found
 
     def hosts_of(self, pool: str) -> list[Hostname]:
-        """Returns the hosts of a host pool that take pods."""
+        """Return the hosts of a host pool that take pods."""
         return [name for name, _ in self._up() if self._pooled.pool_of(name) == pool] if pool else []
 
     def _up(self) -> Iterator[tuple[Hostname, RegisteredHost]]:
@@ -95,7 +95,7 @@ class HostPoolCache:
 
     @event()
     def end_reading(self, pods: Iterable[PodAmounts] | None) -> None:
-        """Takes the requests read from storage; None when the read failed."""
+        """Take the requests read from storage; None when the read failed."""
         if pods is None:
             self.is_stale = True
         else:
@@ -103,11 +103,11 @@ class HostPoolCache:
 
     @event()
     def remove_refused(self, pod_ids: Sequence[PodId]) -> None:
-        """Removes pods of a claim that storage did not allow to launch."""
+        """Remove pods of a claim that storage did not allow to launch."""
         self._table.free_resources.recount(self._pooled.asked.remove(pod_ids))
 
     @event()
     def unknown(self, pod_ids: Sequence[PodId]) -> None:
-        """Marks requests as stale: it is unknown whether storage allowed these pods of a claim to launch."""
+        """Mark requests as stale: it is unknown whether storage allowed these pods of a claim to launch."""
         self._pooled.asked.confirm((pod.job_id, pod.instance_id) for pod in pod_ids)
         self.is_stale = self._pooled.are_used

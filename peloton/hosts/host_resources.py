@@ -71,14 +71,14 @@ class HostResources:
         return sum(end - begin + 1 for begin, end in self.ports)
 
     def without(self, held: Resources, pod_count: int) -> HostResources:
-        """Returns the host with its free resources and pod slots reduced by these amounts."""
+        """Return the host with its free resources and pod slots reduced by these amounts."""
         if not pod_count:
             return self
         return replace(self, free=self.free.without(held), pod_slots=max(self.pod_slots - pod_count, 0))
 
     @property
     def announced(self) -> Resources:
-        """Returns all offered resources, including the reserved ones."""
+        """Return all offered resources, including the reserved ones."""
         return sum((part.free for part in self.free_resources.values()), NOTHING)
 
     def keep(self) -> None:
@@ -101,7 +101,7 @@ def make_leased_host(
     ports_in_use: Collection[int] = (),
     load_beyond: tuple[int, int] = (0, 0),
 ) -> LeasedHost:
-    """Returns the leased host. ``ports_in_use`` are ports that may not be assigned, even if the cluster offers them."""
+    """Return the leased host. ``ports_in_use`` are ports that may not be assigned, even if the cluster offers them."""
     revocable = Resources() if is_closed else host.revocable
     return LeasedHost(
         host.hostname,

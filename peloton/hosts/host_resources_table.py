@@ -64,7 +64,7 @@ class HostResourcesTable:
             self.put(host)
 
     def put(self, host: HostResources) -> None:
-        """Updates the fleet after a change of a host, its lease or its capacity."""
+        """Update the fleet after a change of a host, its lease or its capacity."""
         state = LEASED if host.lease_id else READY if host.free_resources else IDLE
         amounts = host.free, self._capacity_of(host.hostname), host.revocable.cpu_milli, host.port_count, host.pod_slots
         self.fleet.put_host(HostRow(host.hostname, *amounts, host.kind_labels, host.order, state))
@@ -76,7 +76,7 @@ class HostResourcesTable:
             self._changed.add(host.hostname)
 
     def take_changed(self) -> set[Hostname]:
-        """Returns awaited hosts whose offers or lease have changed since the last call."""
+        """Return awaited hosts whose offers or lease have changed since the last call."""
         changed, self._changed = self._changed & self.awaited, set()
         return changed
 
@@ -102,7 +102,7 @@ class HostResourcesTable:
         return has_more
 
     def change_pool(self, hostname: Hostname) -> None:
-        """Updates a host whose host pool is another one or has changed, and ends its lease, as the lease assumed the
+        """Update a host whose host pool is another one or has changed, and end its lease, as the lease assumed the
         old pool."""
         if host := self.hosts.get(hostname):
             labels = {**without_host_pool(host.fixed_labels), **self._pooled.labels_of(hostname)}
@@ -112,19 +112,19 @@ class HostResourcesTable:
             self.put(fresh)
 
     def _record_arrival(self, resources_id: str, hostname: Hostname, now_s: float) -> None:
-        """Records the offer as received now."""
+        """Record the offer as received now."""
         self._arrivals.pop(resources_id, None)
         self._arrivals[resources_id] = (hostname, now_s)
 
     def keep_resources(self, host: HostResources, amounts: Resources, pod_count: int) -> None:
-        """Reserves resources of the host for daemons, replacing the previous reservation."""
+        """Reserve resources of the host for daemons, replacing the previous reservation."""
         if (host.kept, host.kept_pods) != (amounts, pod_count):
             host.kept, host.kept_pods = amounts, pod_count
             self._recount(host)
             self.put(host)
 
     def keeping(self, host: HostResources, amounts: Resources, pod_count: int) -> HostResources:
-        """Returns a copy of the host with this reservation."""
+        """Return a copy of the host with this reservation."""
         other = replace(host, kept=amounts, kept_pods=pod_count)
         self._recount(other)
         return other
@@ -137,7 +137,7 @@ class HostResourcesTable:
             self.put(host)
 
     def take_idle(self, until_s: float, now_s: float, kept: int, limit: int, apart: Collection[Hostname]) -> list[str]:
-        """Removes offers received up to ``until_s``, the oldest first, except ``kept`` of them and offers of hosts that
+        """Remove offers received up to ``until_s``, the oldest first, except ``kept`` of them and offers of hosts that
         are leased or in ``apart``."""
         taken: list[str] = []
         for resources_id, (hostname, _) in list(takewhile(lambda item: item[1][1] <= until_s, self._arrivals.items())):
@@ -152,7 +152,7 @@ class HostResourcesTable:
         return taken
 
     def lease(self, host: HostResources, lease_id: str) -> None:
-        """Sets the lease of the host; an empty id makes it READY."""
+        """Set the lease of the host; an empty id makes it READY."""
         host.lease_id = lease_id
         self.put(host)
 
@@ -168,7 +168,7 @@ class HostResourcesTable:
         return claim
 
     def keep(self, registered: Collection[Hostname]) -> None:
-        """Removes hosts that are not registered, have no offers and are not leased."""
+        """Remove hosts that are not registered, have no offers and are not leased."""
         gone = [n for n, h in self.hosts.items() if not h.free_resources and not h.lease_id and n not in registered]
         for hostname in gone:
             self.fleet.drop_host(hostname)

@@ -19,12 +19,12 @@ class HostSums:
         self._table = table
 
     def slack(self) -> tuple[int, int]:
-        """Returns the revocable cpu of all registered hosts, and the part that pods hold, in thousandths of a core."""
+        """Return the revocable cpu of all registered hosts, and the part that pods hold, in thousandths of a core."""
         held = sum(host.revocable_held.cpu_milli for host in self._table.registered.holders.values())
         return self._table.registered.revocable_cpu_milli, held
 
     def now(self, capacity: Resources, revocable: Resources, uses: Mapping[Hostname, Use]) -> ClusterSums:
-        """Returns the sums at present. ``capacity`` and ``revocable`` cover the hosts that take pods."""
+        """Return the sums at present. ``capacity`` and ``revocable`` cover the hosts that take pods."""
         table = self._table
         registered, states = table.registered, self._states()
         total = registered.total
@@ -44,7 +44,7 @@ class HostSums:
         )
 
     def _states(self) -> dict[HostState, int]:
-        """Returns the number of hosts in each state; maintenance by Peloton takes precedence over the cluster's
+        """Return the number of hosts in each state; maintenance by Peloton takes precedence over the cluster's
         state."""
         table = self._table
         states = Counter(host.state for host in table.maintained.values())

@@ -42,21 +42,21 @@ class HostTable:
     now_ns: int = 0  # by the wall clock
 
     def set_hosts(self, hosts: Collection[RegisteredHost]) -> None:
-        """Sets all hosts, registered or unschedulable."""
+        """Set all hosts, registered or unschedulable."""
         self.withdrawn = {host.hostname: host for host in hosts if host.withdrawn}
         for hostname in self.registered.replace(host for host in hosts if not host.withdrawn):
             if host := self.free_resources.hosts.get(hostname):
                 self.free_resources.put(host)
 
     def is_unavailable(self, hostname: Hostname) -> bool:
-        """Returns whether the host is in maintenance and takes no pods."""
+        """Return whether the host is in maintenance and takes no pods."""
         return hostname in self.maintained and self.maintained[hostname].is_unavailable
 
     def unavailable(self) -> set[Hostname]:
         return {hostname for hostname in self.maintained if self.is_unavailable(hostname)}
 
     def sight(self, name: Hostname) -> HostSight:
-        """Returns the cluster's listing of the host, for the volumes on it."""
+        """Return the cluster's listing of the host, for the volumes on it."""
         host = self.registered.by_name.get(name) or self.withdrawn.get(name)
         volumes, begun = (host.volumes, host.volumes_begun) if host else (None, frozenset[str]())
         return HostSight(volumes, begun, host is not None, name in self.maintained)
@@ -65,11 +65,11 @@ class HostTable:
         return self.registered.capacity_of(hostname)
 
     def find_kept_hosts(self) -> set[Hostname]:
-        """Returns hosts with resources held or reserved for pods."""
+        """Return hosts with resources held or reserved for pods."""
         return {*self.holds.hostnames(), *self.reservations.hostnames()}
 
     def sum_kept(self, host: HostResources, mine: frozenset[PodKey]) -> tuple[Resources, int]:
-        """Returns the resources of the host that are withheld from a placement of ``mine``, and for how many pods: the
+        """Return the resources of the host that are withheld from a placement of ``mine``, and for how many pods: the
         held ones, and the reserved ones among the rest, so that a reservation never takes resources held for a
         returning pod."""
         held, count = self.holds.sum_held(host.hostname, mine)
@@ -81,7 +81,7 @@ class HostTable:
         return held + kept, count + min(left.pod_slots, 1)
 
     def list_unannounced(self) -> dict[Hostname, Resources]:
-        """Returns the free resources of registered hosts without offers: their capacity, less the resources that pods
+        """Return the free resources of registered hosts without offers: their capacity, less the resources that pods
         hold by the cluster's last report and that launches have claimed since."""
         free_resources, claimed = self.free_resources.hosts, self.free_resources.claimed
         return {

@@ -20,7 +20,7 @@ class PodLabelIndex:
 
     @event()
     def add(self, pods: Iterable[tuple[PodId, str, tuple[Label, ...]]]) -> None:
-        """Adds launched pods ``(pod, host, labels)``; an instance has one run at a time."""
+        """Add launched pods ``(pod, host, labels)``; an instance has one run at a time."""
         for pod_id, host, labels in pods:
             self._drop((pod_id.job_id, pod_id.instance_id))
             if labels:
@@ -32,7 +32,7 @@ class PodLabelIndex:
 
     @event()
     def remove(self, pod_ids: Iterable[PodId]) -> bool:
-        """Removes runs that have ended; returns whether any had labels."""
+        """Remove runs that have ended; return whether any had labels."""
         found = False
         for pod_id in pod_ids:
             key = (pod_id.job_id, pod_id.instance_id)
@@ -58,22 +58,22 @@ class PodLabelIndex:
                 del self._ports[host]
 
     def ports_on(self, hostname: str) -> frozenset[int]:
-        """Returns the dynamic and static ports that pods on the host use."""
+        """Return the dynamic and static ports that pods on the host use."""
         return frozenset(self._ports.get(hostname, ()))
 
     def hosts_with(self, label: Label) -> dict[Hostname, int]:
-        """Returns the hosts of pods with the label, and the number of pods."""
+        """Return the hosts of pods with the label, and the number of pods."""
         return {Hostname(host): count for host, count in self._counts.get(label, {}).items()}
 
     def on_host(self, hostname: str, labels: Collection[Label]) -> tuple[tuple[Label, int], ...]:
-        """Returns which of the labels pods on the host carry, with the number of pods."""
+        """Return which of the labels pods on the host carry, with the number of pods."""
         if not labels:
             return ()
         known = [(label, self._counts[label][hostname]) for label in sorted(labels) if label in self._counts]
         return tuple((label, count) for label, count in known if count)
 
     def by_host(self) -> dict[Hostname, dict[Label, int]]:
-        """Returns the number of pods by host and label."""
+        """Return the number of pods by host and label."""
         found: dict[Hostname, dict[Label, int]] = {}
         for label, counts in self._counts.items():
             for host, count in counts.items():

@@ -44,12 +44,12 @@ class PooledHosts:
 
     @property
     def pools(self) -> HostPools | None:
-        """Returns the host pools; None while they are disabled."""
+        """Return the host pools; None while they are disabled."""
         return self._pools
 
     @property
     def version(self) -> int:
-        """Returns the version of the host pools, which rises with each change."""
+        """Return the version of the host pools, which rises with each change."""
         return self._pools.version if self._pools is not None else -1
 
     def set_pools(self, pools: HostPools) -> None:
@@ -63,7 +63,7 @@ class PooledHosts:
         self._pools = pools
 
     def update(self, hosts: Sequence[RegisteredHost]) -> tuple[Sequence[RegisteredHost], list[Hostname]]:
-        """Applies host pools to all hosts. Returns the hosts, and which of them have changed or are gone; the others
+        """Apply host pools to all hosts. Returns the hosts, and which of them have changed or are gone; the others
         are the same objects as before."""
         if self._pools is None:
             return hosts, []
@@ -81,7 +81,7 @@ class PooledHosts:
         return [seen for _, _, seen in found.values()], changed
 
     def again(self) -> tuple[Sequence[RegisteredHost], list[Hostname]]:
-        """Applies changed host pools to the hosts of the last call of ``update``."""
+        """Apply changed host pools to the hosts of the last call of ``update``."""
         return self.update([host for host, *_ in self._hosts.values()])
 
     def _pool_for(self, hostname: str) -> _Pool:
@@ -89,11 +89,11 @@ class PooledHosts:
         return self._by_name[self._pools.of(hostname).current]
 
     def serves(self) -> dict[str, frozenset[Workload]]:
-        """Returns the workloads that each host pool serves; empty while host pools are disabled."""
+        """Return the workloads that each host pool serves; empty while host pools are disabled."""
         return serving(self._pools.pools.values()) if self._pools is not None else {}
 
     def pool_of(self, hostname: str) -> str:
-        """Returns the name of the host pool, once host pools are enabled."""
+        """Return the name of the host pool, once host pools are enabled."""
         assert self._pools is not None
         return self._pools.of(hostname).current
 
@@ -111,7 +111,7 @@ class PooledHosts:
         return self._pool_for(hostname).factors if self._pools is not None else AT_PAR
 
     def free_on(self, hostname: Hostname, free: Resources) -> Resources:
-        """Returns the resources available to pods out of these free resources of the cluster, without the disk of
+        """Return the resources available to pods out of these free resources of the cluster, without the disk of
         volumes. Nothing is available before the host is registered, as its capacity is unknown until then."""
         if self._pools is None:
             return free
@@ -121,7 +121,7 @@ class PooledHosts:
 
 
 def _apply_pool(host: RegisteredHost, pool: _Pool) -> RegisteredHost:
-    """Applies a host pool to a host. The rest of the machine, outside its capacity, is negative where
+    """Apply a host pool to a host. The rest of the machine, outside its capacity, is negative where
     factors raise the capacity."""
     labels = {**host.labels, **pool.labels}
     if pool.factors == AT_PAR:

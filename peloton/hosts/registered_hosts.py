@@ -31,7 +31,7 @@ class RegisteredHosts:
         self._free: Counter[tuple[Resources, int]] = Counter()  # free amounts and free revocable cpu_milli -> hosts
 
     def replace(self, hosts: Iterable[RegisteredHost]) -> list[Hostname]:
-        """Sets the registered hosts. Returns the hosts whose capacity has changed. Hosts that are the same objects as
+        """Set the registered hosts. Returns the hosts whose capacity has changed. Hosts that are the same objects as
         before cost next to nothing."""
         resized: list[Hostname] = []
         before, now = self.by_name, {host.hostname: host for host in hosts}
@@ -77,7 +77,7 @@ class RegisteredHosts:
         self._news.add(host.hostname)
 
     def take_news(self) -> list[Hostname]:
-        """Returns hosts that joined, left or changed their kind since the last call."""
+        """Return hosts that joined, left or changed their kind since the last call."""
         news, self._news = sorted(self._news), set()
         return news
 
@@ -86,7 +86,7 @@ class RegisteredHosts:
         return host.capacity if host else NOTHING
 
     def kinds(self, named: Iterable[Hostname], without: Collection[Hostname] = ()) -> list[HostKind]:
-        """Returns all hosts by kind, ``without`` some; each named host is a kind of its own."""
+        """Return all hosts by kind, ``without`` some; each named host is a kind of its own."""
         left_out = [self.by_name[name] for name in {*without} if name in self.by_name]
         apart = [self.by_name[name] for name in sorted({*named}.difference(without)) if name in self.by_name]
         counts = self._kinds - Counter(_kind(host) for host in (*apart, *left_out))
@@ -94,18 +94,18 @@ class RegisteredHosts:
         return found + [HostKind(host.capacity, host.labels) for host in apart]
 
     def free_total(self) -> Resources:
-        """Returns the free resources that the cluster reports, offered or not."""
+        """Return the free resources that the cluster reports, offered or not."""
         return sum((free * count for (free, _), count in self._free.items()), NOTHING)
 
     def has_capacity(self, shape: PodShape) -> bool:
-        """Returns whether a host has enough free resources, by the amounts alone."""
+        """Return whether a host has enough free resources, by the amounts alone."""
         views = (HostView({}, free, slack, PORTS_MAX) for free, slack in self._free)
         return any(capacity_misfit(shape, view) is None for view in views)
 
     def capacity(
         self, unavailable: Collection[Hostname], closed: Mapping[Hostname, int]
     ) -> tuple[Resources, Resources, int]:
-        """Returns sums without the hosts in ``unavailable``, and the number of the others. Closed hosts count with the
+        """Return sums without the hosts in ``unavailable``, and the number of the others. Closed hosts count with the
         revocable cpu that their pods hold, as they take no more."""
         gone = {name: self.by_name[name] for name in unavailable if name in self.by_name}
         total = self.total - sum((host.capacity for host in gone.values()), NOTHING)
@@ -118,7 +118,7 @@ class RegisteredHosts:
     def by_host_pool(
         self, unavailable: Collection[Hostname], closed: Mapping[Hostname, int]
     ) -> dict[str, tuple[Resources, int]]:
-        """Returns capacity and revocable cpu_milli of each host pool; empty while host pools are disabled."""
+        """Return capacity and revocable cpu_milli of each host pool; empty while host pools are disabled."""
         found = dict(self._by_host_pool)
         if not found:
             return found

@@ -36,7 +36,7 @@ class ReservationCache:
         return len(kept) < limit_reserved(len(self._table.registered.by_name)) and kept.may_add(job_id, now_s)
 
     def candidates(self, shape: PodShape, avoidance: HostAvoidance) -> list[Candidate]:
-        """Returns hosts that would take the pod if enough resources were released, without their pods; the ones that
+        """Return hosts that would take the pod if enough resources were released, without their pods; the ones that
         lack least."""
         return list(self._candidates(shape, avoidance))
 
@@ -55,14 +55,14 @@ class ReservationCache:
 
     @event()
     def record_none_found(self, job_id: JobId, now_s: float) -> None:
-        """Records that no host can be reserved for the job, which gets none for a while."""
+        """Record that no host can be reserved for the job, which gets none for a while."""
         self._table.reservations.rest(job_id, now_s + FAILED_REST_S)
 
     @event(HostReserved)
     def reserve(
         self, job_id: JobId, pod: WaitingPod, host: SoonestHost, keep_s: float, now_s: float
     ) -> HostReservation | None:
-        """Reserves the host; returns None when another pod was faster."""
+        """Reserve the host; return None when another pod was faster."""
         if host.hostname in self._table.find_kept_hosts() or not self.may_reserve(job_id, now_s):
             return None
         since_ns = self._table.now_ns
@@ -73,7 +73,7 @@ class ReservationCache:
         return made
 
     def record_request(self, job_id: JobId, waiting: Sequence[WaitingPod], now_s: float) -> HostReservation | None:
-        """Records that the job requests hosts for these pods. Its reservation ends when its pod is not among them."""
+        """Record that the job requests hosts for these pods. Its reservation ends when its pod is not among them."""
         before = self._table.reservations.of_job(job_id)
         kept = self._table.reservations.record_request(job_id, waiting, now_s)
         if before is not None and kept is None:
@@ -81,7 +81,7 @@ class ReservationCache:
         return kept
 
     def record_launched(self, job_id: JobId, hosts: Mapping[int, str]) -> None:
-        """Ends the job's reservation if its pod was launched, on any host. ``hosts`` are by instance."""
+        """End the job's reservation if its pod was launched, on any host. ``hosts`` are by instance."""
         kept = self._table.reservations.of_job(job_id)
         if kept is None or kept.instance_id not in hosts:
             return
@@ -90,7 +90,7 @@ class ReservationCache:
 
     @event(ReservationEnded)
     def review(self, rest_s: float, now_s: float) -> JobsToWake:
-        """Ends reservations that have expired, whose pods no longer wait, or whose hosts no longer take them; returns
+        """End reservations that have expired, whose pods no longer wait, or whose hosts no longer take them; return
         the jobs that may find hosts. A job whose pod did not fit in time gets no other reservation for ``rest_s``."""
         kept = self._table.reservations
         late, ended = kept.late(now_s), [*kept.forgotten(now_s), *filter(self._is_lost, kept.all())]
@@ -103,7 +103,7 @@ class ReservationCache:
         return jobs
 
     def _is_lost(self, kept: HostReservation) -> bool:
-        """Returns whether the host is gone or takes no such pods."""
+        """Return whether the host is gone or takes no such pods."""
         host, shape = self._table.registered.by_name.get(kept.hostname), kept.shape
         if host is None or self._chooser.explain_closed(kept.hostname, shape):
             return True
@@ -112,7 +112,7 @@ class ReservationCache:
         return label_misfit(shape.constraint, labels, shape.workload) is not None
 
     def texts(self) -> dict[Hostname, str]:
-        """Returns the texts of the reservations for users."""
+        """Return the texts of the reservations for users."""
         return {one.hostname: reservation_text(one) for one in self._table.reservations.all()}
 
     def count(self) -> int:

@@ -56,7 +56,7 @@ class HostReservations:
         self._until_s[made.job_id], self._asked_s[made.job_id] = until_s, now_s
 
     def record_request(self, job_id: JobId, waiting: Sequence[WaitingPod], now_s: float) -> HostReservation | None:
-        """Records that the job requests hosts for these pods. Its reservation ends when its pod is not among them."""
+        """Record that the job requests hosts for these pods. Its reservation ends when its pod is not among them."""
         kept = self._by_job.get(job_id)
         if kept is not None and all(pod.instance_id != kept.instance_id for pod in waiting):
             self.drop([job_id])
@@ -71,9 +71,9 @@ class HostReservations:
                 del self._by_host[kept.hostname], self._until_s[job_id], self._asked_s[job_id]
 
     def late(self, now_s: float) -> list[HostReservation]:
-        """Returns expired reservations."""
+        """Return expired reservations."""
         return [kept for job, kept in self._by_job.items() if self._until_s[job] <= now_s]
 
     def forgotten(self, now_s: float) -> list[HostReservation]:
-        """Returns reservations of jobs that have not requested hosts for ASKED_AGAIN_S."""
+        """Return reservations of jobs that have not requested hosts for ASKED_AGAIN_S."""
         return [kept for job, kept in self._by_job.items() if self._asked_s[job] + ASKED_AGAIN_S <= now_s]

@@ -34,7 +34,7 @@ class ResourceHolds:
                 self._on_host.setdefault(pod.hostname, {})[key] = pod.resources
 
     def drop(self, keys: Iterable[PodKey]) -> bool:
-        """Drops holds; returns whether there were any."""
+        """Drop holds; return whether there were any."""
         found = False
         for key in keys:
             if key in self._holds:
@@ -56,7 +56,7 @@ class ResourceHolds:
         return key in self._on_host.get(hostname, {})
 
     def sum_held(self, hostname: Hostname, apart_from: frozenset[PodKey]) -> tuple[Resources, int]:
-        """Returns the held resources of the host that are withheld from a placement of ``apart_from``, and for how many
+        """Return the held resources of the host that are withheld from a placement of ``apart_from``, and for how many
         pods."""
         on_host: Mapping[PodKey, Resources] = self._on_host.get(hostname, {})
         held = [amounts for key, amounts in on_host.items() if key not in apart_from]

@@ -31,7 +31,7 @@ class SpreadTurns:
 
     @event()
     def check(self, holder: Holder, now_s: float) -> None:
-        """Drops turns that have expired. Raises Unavailable while the job's gang, or its other pods, have a turn, and
+        """Drop turns that have expired. Raises Unavailable while the job's gang, or its other pods, have a turn, and
         while pods of the job are being launched."""
         self._turns = {one: turn for one, turn in self._turns.items() if turn.is_launching or turn.until_s > now_s}
         job_id, is_gang = holder
@@ -41,23 +41,23 @@ class SpreadTurns:
 
     @event()
     def record_lease(self, holder: Holder, lease: HostLease, began_s: float) -> None:
-        """Begins the turn of a lease with hosts, instead of an earlier turn."""
+        """Begin the turn of a lease with hosts, instead of an earlier turn."""
         self._turns.pop(holder, None)
         if lease.hosts:
             self._turns[holder] = _Turn(lease.lease_id, began_s + self._lease_s)
 
     @event()
     def launch_began(self, lease_id: str) -> None:
-        """Keeps the turn of the lease until its pods are committed."""
+        """Keep the turn of the lease until its pods are committed."""
         for turn in self._turns.values():
             turn.is_launching |= turn.lease_id == lease_id
 
     @event()
     def launch_ended(self, lease_id: str) -> None:
-        """Ends the turn of the lease, whose pods are committed or not launched."""
+        """End the turn of the lease, whose pods are committed or not launched."""
         self._turns = {one: turn for one, turn in self._turns.items() if turn.lease_id != lease_id}
 
     @event()
     def end(self, lease_id: str) -> None:
-        """Ends the turn of a released lease, unless its pods are being launched."""
+        """End the turn of a released lease, unless its pods are being launched."""
         self._turns = {one: turn for one, turn in self._turns.items() if turn.lease_id != lease_id or turn.is_launching}

@@ -83,7 +83,7 @@ class HostState:
         self._lease_s, self._name, self._numbers = lease_s, name, count(1)
 
     def take_effects(self) -> list[Effect]:
-        """Returns the effects of the last event."""
+        """Return the effects of the last event."""
         effects = self.table.effects
         if not effects:
             return []
@@ -92,7 +92,7 @@ class HostState:
         return found
 
     def validate(self) -> None:
-        """Raises AssertionError with every violated invariant. Tests and simulations call it after each event."""
+        """Raise AssertionError with every violated invariant. Tests and simulations call it after each event."""
         faults = [*find_faults(self.table, self.leases, self.lease_of_job, self.daemons)]
         assert not faults, "\n".join(faults)
 
@@ -104,14 +104,14 @@ class HostState:
         self.table.maintained = {host.hostname: host for host in hosts}
 
     def is_closed(self, hostname: str) -> bool:
-        """Returns whether no launch is under way on the host and none will start."""
+        """Return whether no launch is under way on the host and none will start."""
         return self.table.is_unavailable(Hostname(hostname)) and hostname not in self.launches
 
     # Events of the cluster.
 
     @event()
     def close_to_revocable(self, hosts: Mapping[Hostname, int]) -> JobsToWake:
-        """Sets the hosts that take no more revocable pods, with the cpu of the revocable pods that stay. Returns the
+        """Set the hosts that take no more revocable pods, with the cpu of the revocable pods that stay. Returns the
         jobs that may find hosts now."""
         has_opened = bool(self.table.closed.keys() - hosts.keys())
         self.table.closed = dict(hosts)
@@ -119,7 +119,7 @@ class HostState:
 
     @event(HostAvoided)
     def set_hosts(self, hosts: Sequence[RegisteredHost], name_taken: dict[Hostname, str]) -> JobsToWake:
-        """Sets all registered hosts. ``name_taken`` maps names that belong to another cluster to that cluster. Returns
+        """Set all registered hosts. ``name_taken`` maps names that belong to another cluster to that cluster. Returns
         the jobs that may find hosts now."""
         self.avoidances.saw({host.hostname for host in hosts}, self.table.maintained, self.table.now_s)
         self.table.name_taken, self.are_hosts_known = name_taken, True
@@ -132,25 +132,25 @@ class HostState:
 
     @event()
     def add_resources(self, free_resources: Sequence[FreeResources]) -> JobsToWake:
-        """Adds offers; returns the jobs that waited for hosts."""
+        """Add offers; return the jobs that waited for hosts."""
         self.table.free_resources.add(free_resources, self.table.now_s)
         self.daemons.keep_resources(announced.hostname for announced in free_resources)
         return self.waiting.pop_all()
 
     @event()
     def remove_resources(self, resources_ids: Iterable[str]) -> None:
-        """Removes offers that the cluster has withdrawn."""
+        """Remove offers that the cluster has withdrawn."""
         for resources_id in resources_ids:
             self.table.free_resources.remove(resources_id)
 
     @event()
     def take_idle(self, until_s: float, now_s: float, kept: int, limit: int) -> list[str]:
-        """Removes idle offers received up to ``until_s``, except ``kept`` of them; they are returned to the cluster."""
+        """Remove idle offers received up to ``until_s``, except ``kept`` of them; they are returned to the cluster."""
         return self.table.free_resources.take_idle(until_s, now_s, kept, limit, self.table.find_kept_hosts())
 
     @event()
     def forget_resources(self) -> None:
-        """Removes all offers and leases when the session ends; the next offer wakes waiting jobs."""
+        """Remove all offers and leases when the session ends; the next offer wakes waiting jobs."""
         self.table.free_resources.clear()
         self.leases.clear()
         self.lease_of_job.clear()
@@ -159,18 +159,18 @@ class HostState:
 
     @event()
     def launch_began(self, hostnames: Iterable[str]) -> None:
-        """Records launches, whose hosts are not closed before their commit."""
+        """Record launches, whose hosts are not closed before their commit."""
         self.launches.update(map(Hostname, hostnames))
 
     @event()
     def launch_ended(self, hostnames: Iterable[str]) -> None:
-        """Records the end of launches, whether their pods were launched or not."""
+        """Record the end of launches, whether their pods were launched or not."""
         self.launches.subtract(map(Hostname, hostnames))
         self.launches = +self.launches
 
     @event(ReservationEnded)
     def pods_launched(self, job_id: JobId, pods: Sequence[tuple[int, int, str, tuple[Label, ...]]]) -> None:
-        """Records pods ``(instance, run, host, labels)`` that a launch committed, and ends their resource holds."""
+        """Record pods ``(instance, run, host, labels)`` that a launch committed, and end their resource holds."""
         self.table.pod_labels.add((PodId(job_id, instance, run), host, labels) for instance, run, host, labels in pods)
         self.daemons.record_launched((PodId(job_id, instance, run), Hostname(host)) for instance, run, host, _ in pods)
         self.table.pooled.asked.confirm((job_id, instance) for instance, *_ in pods)
@@ -179,7 +179,7 @@ class HostState:
 
     @event()
     def pods_ended(self, pod_ids: Sequence[PodId]) -> JobsToWake:
-        """Records ended pods. Returns the jobs that may find hosts now that pods with labels have ended."""
+        """Record ended pods. Returns the jobs that may find hosts now that pods with labels have ended."""
         self.daemons.record_ended(pod_ids)
         has_labelled = self.table.pod_labels.remove(pod_ids)
         if not has_labelled and not self.table.pooled.are_used:
@@ -189,12 +189,12 @@ class HostState:
 
     @event()
     def hold(self, pods: Sequence[ComingBack], now_s: float) -> None:
-        """Holds resources for pods that will return to their hosts, before they are asked to leave."""
+        """Hold resources for pods that will return to their hosts, before they are asked to leave."""
         self.table.holds.add(pods, now_s)
 
     @event()
     def end_holds(self, gone: Iterable[PodKey], now_s: float) -> JobsToWake:
-        """Ends holds of pods that no longer return, and holds that have expired; returns the jobs that may find
+        """End holds of pods that no longer return, and holds that have expired; return the jobs that may find
         hosts."""
         dropped = self.table.holds.drop(gone) | self.table.holds.expire(now_s)
         return self.waiting.pop_all() if dropped else set()
@@ -215,7 +215,7 @@ class HostState:
         counts: Counts,
         waiting: Sequence[WaitingPod],
     ) -> HostLease:
-        """Leases enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX, preferring hosts to which pods
+        """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX, preferring hosts to which pods
         return or that are reserved for one of them. When they are too few, the job is woken by further offers, and
         ``note_infeasible`` follows."""
         self._expire(now_s)
@@ -239,7 +239,7 @@ class HostState:
     def note_infeasible(
         self, holder: Holder, refused: Collection[PodShape], infeasible: Collection[PodShape], now_s: float
     ) -> None:
-        """Records whether a placement that found too few hosts waits for gpus: ``infeasible`` pods wait for none."""
+        """Record whether a placement that found too few hosts waits for gpus: ``infeasible`` pods wait for none."""
         waits = any(shape.resources.gpu_milli for shape in refused if shape not in infeasible)
         self.table.gpu_waits.note(holder, waits, now_s)
 
@@ -247,7 +247,7 @@ class HostState:
     def lease_for_daemon(
         self, job_id: JobId, free_resources: Mapping[Hostname, HostResources], now_s: float
     ) -> HostLease:
-        """Leases the READY ones of these hosts, with the resources in ``free_resources``."""
+        """Lease the READY ones of these hosts, with the resources in ``free_resources``."""
         self._expire(now_s)
         self._end_lease(self.lease_of_job.pop((job_id, False), ""))
         hosts = self.table.free_resources.hosts
@@ -288,7 +288,7 @@ class HostState:
 
     @event()
     def release(self, lease_id: str) -> JobsToWake:
-        """Releases a lease; returns the jobs that may find hosts now, without its holder: these hosts were too few for
+        """Release a lease; return the jobs that may find hosts now, without its holder: these hosts were too few for
         it."""
         self.spread_turns.end(lease_id)
         holders = {holder for holder, lease in self.lease_of_job.items() if lease == lease_id}
@@ -309,7 +309,7 @@ class HostState:
         return lease
 
     def _end_lease(self, lease_id: str) -> bool:
-        """Ends a lease; returns whether that made hosts READY."""
+        """End a lease; return whether that made hosts READY."""
         _, leased = self.leases.pop(lease_id, (0.0, []))
         for hostname in leased:
             if (host := self.table.free_resources.hosts.get(hostname)) and host.lease_id == lease_id:
@@ -317,7 +317,7 @@ class HostState:
         return bool(leased)
 
     def _expire(self, now_s: float) -> None:
-        """Ends expired leases. No job is woken: jobs that wait for these hosts retry on their own."""
+        """End expired leases. No job is woken: jobs that wait for these hosts retry on their own."""
         for lease_id in [k for k, (deadline_s, _) in self.leases.items() if deadline_s <= now_s]:
             self._end_lease(lease_id)
         self.lease_of_job = {job: lease for job, lease in self.lease_of_job.items() if lease in self.leases}
@@ -333,7 +333,7 @@ class HostState:
         HostPools | None,
         bool,
     ]:
-        """Returns the registered, withdrawn and maintained hosts, the host pools, and whether hosts are known. The
+        """Return the registered, withdrawn and maintained hosts, the host pools, and whether hosts are known. The
         objects are replaced by later events, never changed."""
         table = self.table
         return table.registered.by_name, table.withdrawn, table.maintained, table.pooled.pools, self.are_hosts_known
@@ -341,7 +341,7 @@ class HostState:
     def list_hosts(
         self,
     ) -> tuple[HostsListed, dict[Hostname, Resources], dict[Hostname, str], HostPools | None]:
-        """Returns all known hosts (registered, withdrawn, maintained), their free resources, reservations as text, and
+        """Return all known hosts (registered, withdrawn, maintained), their free resources, reservations as text, and
         the host pools."""
         table = self.table
         free = {name: host.free for name, host in table.free_resources.hosts.items()} | table.list_unannounced()
@@ -349,11 +349,11 @@ class HostState:
         return known, free, self.reservations.texts(), table.pooled.pools
 
     def sights(self, hostnames: Collection[str]) -> dict[str, HostSight]:
-        """Returns the cluster's listings of these hosts, for the volumes on them."""
+        """Return the cluster's listings of these hosts, for the volumes on them."""
         return {hostname: self.table.sight(Hostname(hostname)) for hostname in hostnames}
 
     def may_fit(self, shapes: Iterable[PodShape]) -> bool:
-        """Returns whether a host has free resources for one of these, by the cluster's last report, offered or not."""
+        """Return whether a host has free resources for one of these, by the cluster's last report, offered or not."""
         return any(self.table.registered.has_capacity(shape) for shape in shapes)
 
     def host(self, hostname: str) -> RegisteredHost | None:
@@ -361,12 +361,12 @@ class HostState:
         return self.table.registered.by_name.get(name) or self.table.withdrawn.get(name)
 
     def host_count(self) -> int:
-        """Returns the number of hosts of the cluster, including hosts that are down for maintenance."""
+        """Return the number of hosts of the cluster, including hosts that are down for maintenance."""
         registered = self.table.registered.by_name
         return len(registered) + sum(name not in registered for name in self.table.maintained)
 
     def capacity(self) -> tuple[Resources, Resources, int]:
-        """Returns the capacity, without the requests of daemons, and the revocable capacity of the registered hosts
+        """Return the capacity, without the requests of daemons, and the revocable capacity of the registered hosts
         that take pods, and their number. Raises Unavailable before hosts are known: 0 would look like an empty
         cluster."""
         if not self.are_hosts_known:
@@ -376,31 +376,31 @@ class HostState:
         return total - self.daemons.overhead(unavailable), revocable, count
 
     def sum_registered(self) -> Resources:
-        """Returns the capacity of all hosts, including hosts that are draining, or down and unregistered."""
+        """Return the capacity of all hosts, including hosts that are draining, or down and unregistered."""
         registered = self.table.registered.by_name
         down = (host.capacity for name, host in self.table.maintained.items() if name not in registered)
         return sum(down, self.table.registered.total)
 
     def free(self) -> Resources:
-        """Returns the free resources of hosts that take pods and are not leased, offered or not."""
+        """Return the free resources of hosts that take pods and are not leased, offered or not."""
         unavailable = self.table.unavailable() | self.table.name_taken.keys()
         unannounced = (free for name, free in self.table.list_unannounced().items() if name not in unavailable)
         return sum(unannounced, self.table.free_resources.fleet.free_sum(unavailable))
 
     def revocable_holders(self, with_others: bool = False) -> list[RegisteredHost]:
-        """Returns the hosts with revocable pods, or all hosts, by name."""
+        """Return the hosts with revocable pods, or all hosts, by name."""
         found = dict(self.table.registered.by_name if with_others else self.table.registered.holders)
         return [found[name] for name in sorted(found)]
 
     def census(self, others: Mapping[Hostname, int]) -> list[HostNow]:
-        """Returns hosts as sources and targets of moves. ``others`` maps hosts to the number of pods that stay on
+        """Return hosts as sources and targets of moves. ``others`` maps hosts to the number of pods that stay on
         them."""
         return hosts_now(self.table, self.table.now_ns, self.avoidances.list_avoided(self.table.now_s), others)
 
     def list_unevaluated(
         self, shapes: Sequence[PodShape]
     ) -> tuple[list[PodShape], dict[HostsNamed, list[HostKind]], int]:
-        """Returns the shapes without a result of ``infeasible``, the kinds of hosts to evaluate them on, and the
+        """Return the shapes without a result of ``infeasible``, the kinds of hosts to evaluate them on, and the
         version of the hosts. ``learn`` follows."""
         version = self.table.registered.kinds_version + self.daemons.version
         unknown, kinds_of = self._feasibility.unknown(shapes, version), self.table.registered.kinds
@@ -411,10 +411,10 @@ class HostState:
     def learn(
         self, shapes: Sequence[PodShape], found: Mapping[PodShape, Infeasible | None], version: int
     ) -> dict[PodShape, Infeasible]:
-        """Adds results; returns the shapes that no host could take."""
+        """Add results; return the shapes that no host could take."""
         return self._feasibility.learn(shapes, found, version)
 
     def kinds_without(self, shape: PodShape, hostname: Hostname | None) -> list[HostKind]:
-        """Returns the kinds of hosts in service, without one host, on which the pod is evaluated."""
+        """Return the kinds of hosts in service, without one host, on which the pod is evaluated."""
         left_out = self.table.unavailable() | ({hostname} if hostname else set())
         return self.daemons.less_overhead(self.table.registered.kinds(hosts_named(shape.constraint), left_out))

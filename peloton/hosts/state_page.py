@@ -34,7 +34,7 @@ class Event(NamedTuple):
 
 
 def events() -> Iterator[Event]:
-    """Yields the events by part, in the order of the code."""
+    """Yield the events by part, in the order of the code."""
     state = HostState(0.0)
     yield from _events_of("", HostState)
     for part, held in (vars(state) | {"pod_labels": state.table.pod_labels}).items():
@@ -58,7 +58,7 @@ def page() -> str:
 
 
 def _drawing(found: list[Event]) -> Iterator[str]:
-    """Yields the lines of the diagram: the events of each part on the left, the effects on the right."""
+    """Yield the lines of the diagram: the events of each part on the left, the effects on the right."""
     yield "```mermaid"
     yield "flowchart LR"
     yield '    state(["HostState"])'

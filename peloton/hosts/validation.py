@@ -31,7 +31,7 @@ Leases = Mapping[str, tuple[float, list[Hostname]]]
 def find_faults(
     table: HostTable, leases: Leases, lease_of_job: Mapping[Holder, str], daemons: DaemonHosts
 ) -> Iterator[str]:
-    """Yields each violated invariant as a sentence with its host or pod and the numbers."""
+    """Yield each violated invariant as a sentence with its host or pod and the numbers."""
     yield from _check_announced(table.free_resources)
     for host in table.free_resources.hosts.values():
         yield from _check_amounts(table, host)
@@ -67,7 +67,7 @@ def _check_announced(table: HostResourcesTable) -> Iterator[str]:
 
 
 def _check_amounts(table: HostTable, host: HostResources) -> Iterator[str]:
-    """Checks that free, held, reserved and claimed resources of a host are distinct parts of its capacity."""
+    """Check that free, held, reserved and claimed resources of a host are distinct parts of its capacity."""
     name, free = host.hostname, host.free
     counted = table.free_resources.keeping(host, host.kept, host.kept_pods)
     yield from _compare(f"free resources of {name}", free, counted.free)

@@ -198,7 +198,7 @@ def _is_within(path: str, top: str, levels: int | None = None) -> bool:
 
 
 def check_order(start_s: int, end_s: int) -> None:
-    """Raises InvalidArgument if the start is not before the end."""
+    """Raise InvalidArgument if the start is not before the end."""
     if start_s >= end_s:
         raise InvalidArgument(f"the start, {rfc3339(start_s * NS_PER_S)}, is not before the end")
 

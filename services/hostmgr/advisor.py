@@ -79,7 +79,7 @@ class HostAdvisor:
         self._known_jobs: dict[JobId, tuple[float, JobRecord | None]] = {}  # time of the read, and the record
 
     def take_samples(self, samples: Sequence[HostSample], known: Collection[Hostname], now_s: float) -> None:
-        """Takes samples and latency reports. Raises what storage raises."""
+        """Take samples and latency reports. Raises what storage raises."""
         with self._lock:
             self._hosts = {name: marked for name, marked in self._hosts.items() if name in known}
             for each in samples:
@@ -128,11 +128,11 @@ class HostAdvisor:
         marked[name] = _Marked(watch, watch.mark, before.since_ns if before and is_same else self._wall_ns())
 
     def host_marks(self, marks: Collection[Mark] = tuple(Mark)) -> list[HostMark]:
-        """Returns the measured hosts with one of these marks, by name."""
+        """Return the measured hosts with one of these marks, by name."""
         return [HostMark(name, *self._words(one)) for name, one in self._chosen(self._hosts, marks)]
 
     def service_marks(self, marks: Collection[Mark] = tuple(Mark)) -> list[ServiceMark]:
-        """Returns the reporting services with one of these marks, by id."""
+        """Return the reporting services with one of these marks, by id."""
         return [ServiceMark(job_id, *self._words(one)) for job_id, one in self._chosen(self._services, marks)]
 
     def _chosen(self, marked: Mapping[T, _Marked], marks: Collection[Mark]) -> list[tuple[T, _Marked]]:

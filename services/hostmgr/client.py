@@ -109,13 +109,13 @@ class HostManagerClient:
         return messages.daemon_step_from_wire(_call(self._stub().StepDaemon, request, LONG_TIMEOUT_S))
 
     def reach(self, shape: PodShape) -> DaemonReach:
-        """Returns on how many hosts of the cluster a daemon with such pods runs, and why not on the others."""
+        """Return on how many hosts of the cluster a daemon with such pods runs, and why not on the others."""
         (pod,) = messages.encode_wanted([(shape, 1)])
         answer = _call(self._stub().ReachOfDaemon, pb.ReachOfDaemonRequest(pod=pod), EVALUATION_TIMEOUT_S)
         return messages.reach_from_wire(answer)
 
     def plan_daemon(self, shape: PodShape) -> DaemonPlan:
-        """Returns the free resources that a daemon with such pods would find on the hosts now."""
+        """Return the free resources that a daemon with such pods would find on the hosts now."""
         (pod,) = messages.encode_wanted([(shape, 1)])
         answer = _call(self._stub().PlanDaemon, pb.ReachOfDaemonRequest(pod=pod), CAPACITY_TIMEOUT_S)
         return capacity_messages.daemon_plan_from_wire(answer)
@@ -160,31 +160,31 @@ class HostManagerClient:
         return messages.sums_from_wire(_call(self._stub().SumUpHosts, pb.SumUpHostsRequest()))
 
     def free(self) -> tuple[Resources, str]:
-        """Returns the free, unleased resources of the cluster, and its kind."""
+        """Return the free, unleased resources of the cluster, and its kind."""
         answer = _call(self._stub().ClusterCapacity, pb.ClusterCapacityRequest(with_free=True), FREE_TIMEOUT_S)
         return messages.resources_from_wire(answer.free), answer.kind
 
     def host_pool_totals(self, hosts_of: str = "") -> tuple[dict[str, HostPoolTotals], list[Hostname]]:
-        """Returns the free resources by host pool, and the hosts that take pods in the pool ``hosts_of``. Raises
+        """Return the free resources by host pool, and the hosts that take pods in the pool ``hosts_of``. Raises
         Unimplemented while host pools are disabled."""
         return messages.capacity_from_wire(
             _call(self._stub().HostPoolRooms, pb.HostPoolRoomsRequest(hosts_of=hosts_of))
         )
 
     def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
-        """Returns the hosts and services that are marked orange or red."""
+        """Return the hosts and services that are marked orange or red."""
         request = advice_pb2.AdviceRequest(marks=[advice_pb2.MARK_ORANGE, advice_pb2.MARK_RED])
         stub = advice_pb2_grpc.AdviceServiceStub(self._channel())
         return messages.marks_from_wire(_call(stub.Advice, request, EVALUATION_TIMEOUT_S))
 
     def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
-        """Returns the pods that no host of the cluster could take even if it were empty, with the reason."""
+        """Return the pods that no host of the cluster could take even if it were empty, with the reason."""
         request = pb.JudgePodsRequest(pods=messages.encode_wanted([(shape, 1) for shape in shapes]))
         answer = _call(self._stub().JudgePods, request, EVALUATION_TIMEOUT_S)
         return messages.infeasible_shapes_from_wire(answer.infeasible, shapes)
 
     def find_capacity(self, pods: Sequence[PlannedPods]) -> list[FoundCapacity]:
-        """Returns for how many of these planned pods the cluster has free resources now."""
+        """Return for how many of these planned pods the cluster has free resources now."""
         answer = _call(self._stub().FindRoom, capacity_messages.pods_to_wire(pods), CAPACITY_TIMEOUT_S)
         return capacity_messages.capacity_from_wire(answer)
 

@@ -47,7 +47,7 @@ class DaemonEvictions:
     def note(
         self, job_id: JobId, examined: Collection[Hostname], short: Mapping[Hostname, PodShape], now_s: float
     ) -> int:
-        """Records which of the examined hosts lack free resources for the daemon (``short``). Returns the number of
+        """Record which of the examined hosts lack free resources for the daemon (``short``). Returns the number of
         pods whose eviction starts."""
         before, seen = self._since.get(job_id, {}), set(examined)
         since = {hostname: before.get(hostname, now_s) for hostname in short}
@@ -64,13 +64,13 @@ class DaemonEvictions:
         return self._evict(due, short) if due else 0
 
     def keep(self, wanted: set[JobId]) -> None:
-        """Removes daemons that are no longer wanted."""
+        """Remove daemons that are no longer wanted."""
         for known in (self._since, self._tried, self._due_s):
             for job_id in known.keys() - wanted:
                 known.pop(job_id, None)
 
     def take_due(self, now_s: float) -> set[JobId]:
-        """Returns daemons whose hosts have lacked free resources for the timeout. Each host counts once."""
+        """Return daemons whose hosts have lacked free resources for the timeout. Each host counts once."""
         due = {job_id for job_id, due_s in list(self._due_s.items()) if due_s <= now_s}
         for job_id in due:
             self._due_s.pop(job_id, None)
@@ -78,7 +78,7 @@ class DaemonEvictions:
 
     @property
     def due_at_s(self) -> float:
-        """Returns the time at which the next daemon is due."""
+        """Return the time at which the next daemon is due."""
         return min(list(self._due_s.values()), default=math.inf)
 
     def _evict(self, due: list[Hostname], short: Mapping[Hostname, PodShape]) -> int:

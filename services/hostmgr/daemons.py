@@ -62,7 +62,7 @@ class DaemonReconciler:
         self._followed: dict[JobId, tuple[tuple[int, int], float]] = {}  # -> versions at the last full pass, time
 
     def start(self) -> None:
-        """Reserves resources for daemons; called before the first offer."""
+        """Reserve resources for daemons; called before the first offer."""
         self._cache.daemons.want(self._records.list_wanted())
         self._cache.daemons.record_launched(self._records.on_hosts(self._cluster))
 
@@ -80,7 +80,7 @@ class DaemonReconciler:
             self._evictions.keep(wanted)
 
     def hosts_changed(self) -> None:
-        """Handles hosts that have joined, changed or left."""
+        """Handle hosts that have joined, changed or left."""
         self._cache.daemons.hosts_changed()
         self.signal_jobs()
 
@@ -97,7 +97,7 @@ class DaemonReconciler:
         return self._evictions.due_at_s - time.monotonic() if self._evictions is not None else math.inf
 
     def step(self, job_id: JobId, after: int) -> DaemonStep:
-        """Makes the instances of the daemon match the hosts, and launches instances above ``after`` that fit on their
+        """Make the instances of the daemon match the hosts, and launches instances above ``after`` that fit on their
         hosts. Raises Unavailable while the hosts are not known."""
         self._poll()
         if not self._cache.are_hosts_known:
@@ -117,14 +117,14 @@ class DaemonReconciler:
         )
 
     def reach(self, shape: PodShape) -> DaemonReach:
-        """Returns on which hosts a daemon with such pods would run. Raises Unavailable while the hosts are not
+        """Return on which hosts a daemon with such pods would run. Raises Unavailable while the hosts are not
         known."""
         if not self._cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
         return self._cache.finder.reach_daemon(shape)
 
     def plan(self, shape: PodShape) -> DaemonPlan:
-        """Returns the free resources that a daemon with such pods would find on the hosts now, without reserving any.
+        """Return the free resources that a daemon with such pods would find on the hosts now, without reserving any.
         Raises Unavailable while the hosts are not known."""
         reach, hosts = self.reach(shape), self._cache.finder.for_daemon(shape)
         short = [host.hostname for host in hosts if not host.has_capacity and not host.is_unavailable][
@@ -134,7 +134,7 @@ class DaemonReconciler:
         return count_daemon_hosts(compute_needed(shape.resources), reach, hosts, neighbours, self._cache.capacity()[0])
 
     def _follow(self, job_id: JobId) -> FollowPlan:
-        """Updates the instances of the daemon. A full pass, whose cost is proportional to the hosts, runs when the
+        """Update the instances of the daemon. A full pass, whose cost is proportional to the hosts, runs when the
         hosts or the daemon have changed, and periodically."""
         seen, now_s = self._cache.daemons.read_versions(), time.monotonic()
         followed, at_s = self._followed.get(job_id, ((-1, -1), 0.0))
@@ -147,7 +147,7 @@ class DaemonReconciler:
         return plan
 
     def _launch_some(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> tuple[int, Sequence[Misfit]]:
-        """Returns how many pods were launched, and why others were not."""
+        """Return how many pods were launched, and why others were not."""
         by_fit = self._fit_pods(job_id, pods)
         self._free_capacity(job_id, pods, by_fit)
         chosen = [pod for pod in pods if pod.hostname in by_fit.fit]
@@ -168,7 +168,7 @@ class DaemonReconciler:
             self._evictions.note(job_id, [pod.hostname for pod in pods], short, time.monotonic())
 
     def _fit_pods(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonFit:
-        """Returns the free resources per pod. Requests further offers where the offered resources are too small."""
+        """Return the free resources per pod. Requests further offers where the offered resources are too small."""
         by_fit = self._cache.daemons.fit_pods(job_id, pods)
         short = frozenset(pod.shape for pod in pods if _lacks_resources(by_fit.refused.get(pod.hostname)))
         holder, shapes = (job_id, False), list(dict.fromkeys(pod.shape for pod in pods))
@@ -179,7 +179,7 @@ class DaemonReconciler:
 
 
 def _lacks_resources(misfit: Misfit | None) -> bool:
-    """Returns whether the offered resources are too small; more may be offered."""
+    """Return whether the offered resources are too small; more may be offered."""
     return misfit is not None and misfit.rule not in (HostRule.LEASED, HostRule.MAINTENANCE)
 
 

@@ -14,7 +14,7 @@ from peloton.model.pod import PodShape
 
 
 def layout_to_wire(layout: Layout | None) -> dict[str, Any]:
-    """Returns the fields of ``Wanted``."""
+    """Return the fields of ``Wanted``."""
     if layout is None:
         return {}
     rules = [pb.Spread(label=rule.label, max_skew=rule.max_skew, hard=rule.is_hard) for rule in layout.spread]

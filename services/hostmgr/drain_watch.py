@@ -33,7 +33,7 @@ class DrainWatch:
         self._refusals: dict[JobId, tuple[float, SlaRefusal]] = {}  # expiry, reason
 
     def watch(self, hostname: Hostname, leaving: Collection[JobId] = (), refused: Collection[JobId] = ()) -> None:
-        """Sets the jobs that the drain of a host waits for; none when the drain ends."""
+        """Set the jobs that the drain of a host waits for; none when the drain ends."""
         with self._lock:
             for known, jobs in ((self._leaving, leaving), (self._refused, refused)):
                 known.pop(hostname, None)
@@ -41,7 +41,7 @@ class DrainWatch:
                     known[hostname] = frozenset(jobs)
 
     def refusal(self, job_id: JobId) -> SlaRefusal | None:
-        """Returns the SLA's last refusal while it is valid; else None, and the caller asks the SLA and records its
+        """Return the SLA's last refusal while it is valid; else None, and the caller asks the SLA and records its
         answer."""
         with self._lock:
             until_s, refusal = self._refusals.get(job_id, (0.0, None))

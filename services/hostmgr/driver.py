@@ -81,7 +81,7 @@ class PodReport:
 
     @property
     def status(self) -> PodStatus | None:
-        """Returns the status to store; None when there is none."""
+        """Return the status to store; None when there is none."""
         return self.read()
 
 
@@ -151,25 +151,25 @@ class DriverEvents(Protocol):
         """The session ended, and all its offers are void."""
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
-        """Reports all hosts; unchanged hosts should be the same objects. Raises what storage raises; the driver then
+        """Report all hosts; unchanged hosts should be the same objects. Raises what storage raises; the driver then
         repeats the report."""
 
     def resources_announced(self, free_resources: Sequence[FreeResources]) -> None: ...
     def resources_withdrawn(self, resources_ids: Sequence[str]) -> None: ...
 
     def idle_resources(self, until_s: float, kept: int, limit: int) -> list[str]:
-        """Removes unused, unleased offers received up to ``until_s`` (monotonic), except ``kept`` of them, and returns
+        """Remove unused, unleased offers received up to ``until_s`` (monotonic), except ``kept`` of them, and return
         their ids for the driver to return to the cluster."""
         ...
 
     def on_report(self, report: PodReport) -> None: ...
 
     def host_returned(self) -> None:
-        """Reports that a host came back to a control plane without records of its pods; the kills of its pods are
+        """Report that a host came back to a control plane without records of its pods; the kills of its pods are
         repeated."""
 
     def on_refuse(self, why: str) -> None:
-        """Reports that the cluster rejects Peloton until a setting changes."""
+        """Report that the cluster rejects Peloton until a setting changes."""
 
 
 # Calls to a driver.
@@ -206,15 +206,15 @@ class PodTemplate:
 
     @property
     def ordinary(self) -> Resources:
-        """Returns the requested resources without revocable cpu."""
+        """Return the requested resources without revocable cpu."""
         return ordinary(self.resources, self.revocable)
 
     def collect_labels(self, allocated: Iterable[int]) -> tuple[Label, ...]:
-        """Returns the labels of a pod with these dynamic ports that its host counts."""
+        """Return the labels of a pod with these dynamic ports that its host counts."""
         return (*collect_labels(self.config), *map(port_label, allocated))
 
     def ports(self, allocated: Sequence[int]) -> dict[str, int]:
-        """Returns port names with the dynamic ports assigned to a pod, in the order of the config."""
+        """Return port names with the dynamic ports assigned to a pod, in the order of the config."""
         return {name: number for (name, _), number in zip(self.dynamic_ports, allocated, strict=True)}
 
 
@@ -230,7 +230,7 @@ class PodLaunch(NamedTuple):
 
     @property
     def taken(self) -> Resources:
-        """Returns the resources that the pod takes of the cluster. Slack is offered without a factor."""
+        """Return the resources that the pod takes of the cluster. Slack is offered without a factor."""
         asked = compute_needed(self.template.resources)
         if self.factors == AT_PAR:
             return asked
@@ -267,27 +267,27 @@ class ClusterDriver(Protocol):
 
     @property
     def unready(self) -> str:
-        """Returns why only external pods may be launched now; empty when all may."""
+        """Return why only external pods may be launched now; empty when all may."""
         ...
 
     def start(self, events: DriverEvents) -> None:
-        """Starts a session under the identity of earlier sessions, whose pods remain Peloton's. Raises Unavailable."""
+        """Start a session under the identity of earlier sessions, whose pods remain Peloton's. Raises Unavailable."""
 
     def stop(self) -> None:
-        """Ends the session. Pods keep running, and no events follow."""
+        """End the session. Pods keep running, and no events follow."""
 
     # Offers.
 
     def request_capacity(self, request: CapacityRequest) -> bool:
-        """Handles the result of a lease. Returns whether offers arrived meanwhile, so that another lease may find
+        """Handle the result of a lease. Returns whether offers arrived meanwhile, so that another lease may find
         more."""
         ...
 
     def demand_met(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
-        """Reports that a lease found enough free resources for these shapes."""
+        """Report that a lease found enough free resources for these shapes."""
 
     def return_resources(self, resources_ids: Sequence[str]) -> None:
-        """Returns claimed offers; the cluster offers the unused part again."""
+        """Return claimed offers; the cluster offers the unused part again."""
 
     # Pods.
 
@@ -320,32 +320,32 @@ class ClusterDriver(Protocol):
         OSError."""
 
     def take_down(self, host: HostAddress) -> None:
-        """Removes the host from the cluster; pods still on it are lost. May be repeated. Raises OSError."""
+        """Remove the host from the cluster; pods still on it are lost. May be repeated. Raises OSError."""
 
     def bring_up(self, host: HostAddress) -> None:
-        """Ends the drain of the host, whether it is down or not. May be repeated. Raises OSError."""
+        """End the drain of the host, whether it is down or not. May be repeated. Raises OSError."""
 
     def set_disruption_budgets(self, minimums: Mapping[JobId, int]) -> None:
-        """Sets how many pods of each job must stay available during external drains; pods of other jobs may all be
+        """Set how many pods of each job must stay available during external drains; pods of other jobs may all be
         evicted. A call makes a bounded number of changes, the next call the rest. Raises OSError."""
 
     # Output and resource use of pods.
 
     def samples_of(self, hostname: Hostname) -> list[UseSample]:
-        """Returns samples of all pods on the host. Raises OSError when it does not answer, ValueError for a malformed
+        """Return samples of all pods on the host. Raises OSError when it does not answer, ValueError for a malformed
         answer."""
         ...
 
     def output_tail(self, pod: PodOnHost, limit_bytes: int) -> bytes:
-        """Returns the end of the stderr of the pod's command. Raises OSError, ValueError."""
+        """Return the end of the stderr of the pod's command. Raises OSError, ValueError."""
         ...
 
     def sandbox(self, pod: PodOnHost) -> Sandbox:
-        """Returns the sandbox of the pod. Raises NotFound, OSError."""
+        """Return the sandbox of the pod. Raises NotFound, OSError."""
         ...
 
     def read_file(self, pod: PodOnHost, path: str, offset: int, follow: bool) -> FilePiece:
-        """Reads a file of a sandbox without address, from ``offset`` on. With ``follow`` the file is read as it grows,
+        """Read a file of a sandbox without address, from ``offset`` on. With ``follow`` the file is read as it grows,
         and the piece is empty while there is no new data; otherwise the file ends at its present end. Raises NotFound,
         OSError."""
         ...
@@ -358,7 +358,7 @@ class ClusterDriver(Protocol):
     # Periodic tasks.
 
     def run_periodic(self) -> None:
-        """Runs the driver's periodic tasks on the caller's thread. Raises OSError, and what storage raises."""
+        """Run the driver's periodic tasks on the caller's thread. Raises OSError, and what storage raises."""
 
     @property
     def next_run_in_s(self) -> float:

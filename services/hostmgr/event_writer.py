@@ -38,13 +38,13 @@ class EventWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Writes queued events, unless storage is unavailable, and stops."""
+        """Write queued events, unless storage is unavailable, and stop."""
         self._stopping.set()
         self._due.set()
         self._thread.join()
 
     def add(self, event: HostEvent) -> None:
-        """Queues an event. Any thread may call."""
+        """Queue an event. Any thread may call."""
         with self._lock:
             self._waiting.append(event)
             self._keep_bound()
@@ -70,7 +70,7 @@ class EventWriter:
                     self._due.set()
 
     def _flush(self) -> bool:
-        """Writes queued events; returns whether all were stored."""
+        """Write queued events; return whether all were stored."""
         while batch := self._take():
             try:
                 self._write(batch)

@@ -104,7 +104,7 @@ class ExternalAdoption:
                 self._stopping.wait(max(PAUSE_SHARE * (time.thread_time() - began_s), GATHER_S))
 
     def round(self, now_s: float) -> None:
-        """Runs one comparison and applies the resulting plan."""
+        """Run one comparison and applies the resulting plan."""
         found = self._cluster.list_pods()
         if found is None:
             return
@@ -150,7 +150,7 @@ class ExternalAdoption:
                 self._lifecycles.jobs_changed([job_id], "the owner has no pods any more")
 
     def _explain_waiting(self, slots: Sequence[Slot]) -> list[PodCondition]:
-        """Returns the resource manager's reasons for waiting pods; a bounded number at a time, in turn."""
+        """Return the resource manager's reasons for waiting pods; a bounded number at a time, in turn."""
         waiting = {slot.uid: slot for slot in slots if not slot.is_on_host and not slot.is_at_rest}
         later = [uid for uid in sorted(waiting) if uid > self._explained_last]
         chosen = [waiting[uid] for uid in (later or sorted(waiting))[:EXPLAINED_MAX]]
@@ -180,14 +180,14 @@ class _Pools:
         self._named: dict[str, tuple[RespoolId, str]] = {}
 
     def find(self, text: str) -> tuple[RespoolId, str]:
-        """Returns the pool, or why there is none."""
+        """Return the pool, or why there is none."""
         if text not in self._named:
             self._named[text] = pool_of(text or self._default, self._leaves)
         return self._named[text]
 
 
 def _evaluate_pods(found: Iterable[FoundPod], pools: _Pools) -> tuple[dict[str, _Terms], dict[str, str]]:
-    """Returns by uid the configurations and pools of waiting pods, and the reasons why others cannot be placed."""
+    """Return by uid the configurations and pools of waiting pods, and the reasons why others cannot be placed."""
     terms: dict[str, _Terms] = {}
     refused: dict[str, str] = {}
     for one in found:
@@ -213,7 +213,7 @@ def _complete_config(config: job_pb2.JobConfig, pool: RespoolId) -> job_pb2.JobC
 def _group_by_config(
     uids: Iterable[str], configs: Mapping[str, job_pb2.JobConfig]
 ) -> Iterator[tuple[job_pb2.JobConfig, list[str]]]:
-    """Yields groups of pods with equal configurations, each in the order of the pods."""
+    """Yield groups of pods with equal configurations, each in the order of the pods."""
     groups: dict[bytes, list[str]] = {}
     for uid in uids:
         groups.setdefault(configs[uid].SerializeToString(deterministic=True), []).append(uid)
@@ -222,7 +222,7 @@ def _group_by_config(
 
 
 def _find_changed_notes(blocked_evictions: Mapping[str, str], slots: Iterable[Slot]) -> dict[str, str]:
-    """Returns changed notes, including empty ones for pods whose eviction is no longer blocked."""
+    """Return changed notes, including empty ones for pods whose eviction is no longer blocked."""
     return {
         slot.uid: blocked_evictions.get(slot.uid, "")
         for slot in slots
@@ -231,7 +231,7 @@ def _find_changed_notes(blocked_evictions: Mapping[str, str], slots: Iterable[Sl
 
 
 def describe(slot: Slot, answer: explain_pb2.JobWhyResponse) -> tuple[str, str]:
-    """Returns the reason and message to show at the pod of this instance."""
+    """Return the reason and message to show at the pod of this instance."""
     if slot.state is PodState.PENDING:
         for one in answer.waiting:
             if one.firstInstance <= slot.instance_id < one.firstInstance + one.gangCount * one.gangSize:

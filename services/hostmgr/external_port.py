@@ -35,16 +35,16 @@ class ExternalCluster(Protocol):
     """A cluster with external pods. Any thread may call."""
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Registers ``changed``, which is called when pods appear or stop waiting, except for pods that Peloton has
+        """Register ``changed``, which is called when pods appear or stop waiting, except for pods that Peloton has
         bound."""
 
     def list_pods(self) -> Sequence[FoundPod] | None:
-        """Returns all external pods, the oldest first; None while they are not known. Raises OSError."""
+        """Return all external pods, the oldest first; None while they are not known. Raises OSError."""
         ...
 
     def set_conditions(self, conditions: Sequence[PodCondition]) -> None:
-        """Sets statuses that users see at the pods. A repetition costs nothing. Raises OSError."""
+        """Set statuses that users see at the pods. A repetition costs nothing. Raises OSError."""
 
     def blocked_evictions(self) -> dict[str, str]:
-        """Returns by uid why evictions of pods are blocked."""
+        """Return by uid why evictions of pods are blocked."""
         ...

@@ -50,7 +50,7 @@ class FailureOutput:
         self._thread.join()
 
     def take(self, statuses: Sequence[PodStatus]) -> None:
-        """Queues failed pods of committed statuses; pods that find the queue full are omitted."""
+        """Queue failed pods of committed statuses; pods that find the queue full are omitted."""
         for status in statuses:
             if status.state is PodState.FAILED and status.agent_id:
                 try:
@@ -85,7 +85,7 @@ class FailureOutput:
 
 
 def last_lines(tail: bytes) -> str:
-    """Returns the last lines that the command wrote, at most LINES_MAX and CHARACTERS_MAX; unprintable characters
+    """Return the last lines that the command wrote, at most LINES_MAX and CHARACTERS_MAX; unprintable characters
     become ``?``."""
     lines = tail.decode("utf-8", "replace").splitlines()
     own = [line.rstrip() for line in lines if line.strip()][-LINES_MAX:]

@@ -127,7 +127,7 @@ class HostManagers:
         desired: Sequence[Desired],
         for_gang: bool,
     ) -> _Counts:
-        """Counts the job's pods and its open domains in the other clusters. Raises Unavailable when one of them does
+        """Count the job's pods and its open domains in the other clusters. Raises Unavailable when one of them does
         not answer and a bound on skew is hard."""
         found: dict[PodShape, Sequence[DomainCount]] = {}
         for other in sorted(self._clusters().keys() - {cluster}):
@@ -146,12 +146,12 @@ class HostManagers:
 
     @staticmethod
     def _check_still(job_id: JobId, before: _Counts, now: _Counts) -> None:
-        """Raises Unavailable if other pods of the job were placed between the count and the lease."""
+        """Raise Unavailable if other pods of the job were placed between the count and the lease."""
         if any([c.pods for c in now.get(shape, ())] != [c.pods for c in counts] for shape, counts in before.items()):
             raise Unavailable(f"other pods of job {job_id} were placed meanwhile, which count for its spread")
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
-        """Launches in the cluster of the lease. Refuses all pods when that cluster has no leader and another cluster
+        """Launch in the cluster of the lease. Refuses all pods when that cluster has no leader and another cluster
         has one: the lease is lost, and pods that an earlier call launched are no longer READY."""
         cluster, own_id = self._of_lease(lease_id)
         clusters = self._clusters()
@@ -173,12 +173,12 @@ class HostManagers:
         self._client(cluster).release(own_id)
 
     def _of_lease(self, lease_id: str) -> tuple[str, str]:
-        """Returns the cluster and the id of a lease. A lease without a cluster was made when there was only one."""
+        """Return the cluster and the id of a lease. A lease without a cluster was made when there was only one."""
         cluster, separator, own_id = lease_id.partition("/")
         return (cluster, own_id) if separator else (next(iter(self._clusters_with_leader())), lease_id)
 
     def kill_running(self, job_id: JobId) -> int:
-        """Kills in every cluster that answers; the job repeats the call for the others. Raises Unavailable when none
+        """Kill in every cluster that answers; the job repeats the call for the others. Raises Unavailable when none
         answers."""
         return sum(self._each(self._clusters_with_leader(), lambda cluster: self._client(cluster).kill_running(job_id)))
 
@@ -196,7 +196,7 @@ class HostManagers:
         return Prefetched(sum(one.asked_count for one in answers), any(one.is_possible for one in answers))
 
     def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:
-        """Runs the step in every cluster that answers. Raises Unavailable when none does."""
+        """Run the step in every cluster that answers. Raises Unavailable when none does."""
         clusters = self._clusters_with_leader()
         is_one = len(clusters) == 1
 
@@ -210,7 +210,7 @@ class HostManagers:
         return self._client(cluster)
 
     def _each(self, clusters: Collection[str], ask: Callable[[str], T]) -> list[T]:
-        """Returns the answers of the clusters that respond. Raises Unavailable when clusters were asked and none
+        """Return the answers of the clusters that respond. Raises Unavailable when clusters were asked and none
         answered."""
         answers: list[T] = []
         faults: list[Unavailable] = []
@@ -224,14 +224,14 @@ class HostManagers:
         return answers
 
     def _clusters_with_leader(self) -> Mapping[str, str]:
-        """Returns all clusters, at least one of which has a leading host manager."""
+        """Return all clusters, at least one of which has a leading host manager."""
         clusters = self._clusters()
         if not any(clusters.values()):
             raise Unavailable(NO_LEADER)
         return clusters
 
     def _free_of(self, clusters: Mapping[str, str]) -> Mapping[str, Resources]:
-        """Returns recently read free resources, less the amounts leased through this object since."""
+        """Return recently read free resources, less the amounts leased through this object since."""
         with self._lock:
             now_s = self._clock()
             if now_s - self._free_asked_s < FREE_AGE_MAX_S:
@@ -255,7 +255,7 @@ class HostManagers:
                 self._free[cluster] = self._free[cluster].without(taken)
 
     def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
-        """Returns the pods that no host of any cluster could take even if it were empty, with the reason. Raises
+        """Return the pods that no host of any cluster could take even if it were empty, with the reason. Raises
         Unavailable when a cluster does not answer: one of its hosts might take them."""
         answers = {cluster: self._client(cluster).evaluate(shapes) for cluster in sorted(self._clusters_with_leader())}
         is_one = len(answers) == 1
@@ -266,14 +266,14 @@ class HostManagers:
         }
 
     def reach(self, shape: PodShape) -> list[DaemonReach]:
-        """Returns on which hosts a daemon with such pods runs, by cluster. Raises Unavailable when a cluster does not
+        """Return on which hosts a daemon with such pods runs, by cluster. Raises Unavailable when a cluster does not
         answer."""
         answers = {cluster: self._client(cluster).reach(shape) for cluster in sorted(self._clusters_with_leader())}
         is_one = len(answers) == 1
         return [replace(one, cluster="" if is_one else cluster) for cluster, one in answers.items()]
 
     def plan_daemon(self, shape: PodShape) -> dict[str, DaemonPlan | PelotonError]:
-        """Returns by cluster the free resources that a daemon with such pods would find on the hosts now, or the error.
+        """Return by cluster the free resources that a daemon with such pods would find on the hosts now, or the error.
         The cluster's name is empty where there is only one. Raises Unavailable while no host manager leads."""
         found: dict[str, DaemonPlan | PelotonError] = {}
         clusters = sorted(self._clusters_with_leader())
@@ -287,7 +287,7 @@ class HostManagers:
         return found
 
     def find_capacity(self, pods: Sequence[PlannedPods]) -> CapacityAnswer:
-        """Returns for how many of these planned pods the clusters have free resources now. Each cluster is asked about
+        """Return for how many of these planned pods the clusters have free resources now. Each cluster is asked about
         the pods that the previous ones could not take. Raises Unavailable when none answers."""
         choice = self.choose_clusters([(each.shape, each.count) for each in pods], {})
         why, counts, faults = list(choice.passed_over), [0] * len(pods), list[PelotonError]()
@@ -312,7 +312,7 @@ class HostManagers:
         return CapacityAnswer(tuple(counts), tuple(sorted(named, key=lambda reason: reason.cluster)))
 
     def host_pool_totals(self, hosts_of: str = "") -> tuple[dict[str, HostPoolTotals], list[Hostname]]:
-        """Sums up the free resources of host pools over all clusters. Raises Unavailable when a cluster does not
+        """Sum up the free resources of host pools over all clusters. Raises Unavailable when a cluster does not
         answer, as its part is unknown, and Unimplemented while host pools are disabled in one of them."""
         capacities: dict[str, HostPoolTotals] = {}
         hosts: list[Hostname] = []
@@ -325,7 +325,7 @@ class HostManagers:
         return capacities, sorted(hosts)
 
     def advice(self) -> tuple[dict[Hostname, Marked], dict[JobId, Marked]]:
-        """Returns hosts and services marked orange or red, in the clusters that answer."""
+        """Return hosts and services marked orange or red, in the clusters that answer."""
         answers = self._each(self._clusters_with_leader(), lambda cluster: self._client(cluster).advice())
         hosts: dict[Hostname, Marked] = {}
         services: dict[JobId, Marked] = {}
@@ -337,7 +337,7 @@ class HostManagers:
         return hosts, services
 
     def sums(self) -> dict[str, ClusterSums]:
-        """Returns sums by cluster for the clusters that answer; a host manager of the last release lacks the method."""
+        """Return sums by cluster for the clusters that answer; a host manager of the last release lacks the method."""
         found: dict[str, ClusterSums] = {}
         for cluster, address in sorted(self._clusters().items()):
             if address:
@@ -346,7 +346,7 @@ class HostManagers:
         return found
 
     def target(self, cluster: str, shapes: Sequence[PodShape]) -> MigrationTarget:
-        """Returns the capacity of a cluster, and which of these pods none of its hosts could take. Raises
+        """Return the capacity of a cluster, and which of these pods none of its hosts could take. Raises
         InvalidArgument for an unknown cluster, Unavailable."""
         clusters = self._clusters()
         if cluster not in clusters:
@@ -364,7 +364,7 @@ class HostManagers:
     # Capacity; called by one thread.
 
     def capacity(self) -> Capacity:
-        """Sums up the capacity of all clusters. Raises Unavailable when none answers."""
+        """Sum up the capacity of all clusters. Raises Unavailable when none answers."""
         now_s, clusters = self._clock(), self._clusters_with_leader()
 
         def ask(cluster: str) -> None:

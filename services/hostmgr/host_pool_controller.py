@@ -78,7 +78,7 @@ class HostPoolController:
                         log.warning("host pools not read, retrying: %s", error)
 
     def _follow(self) -> None:
-        """Starts moves of hosts with another desired pool, and cancels moves of hosts that no longer have one."""
+        """Start moves of hosts with another desired pool, and cancels moves of hosts that no longer have one."""
         version, now_s = self._core.cache.host_pools.version, time.monotonic()
         if version != self._followed[0] or now_s - self._followed[1] >= FOLLOW_PERIOD_S:
             self._maintainer.follow_moves(self._deadline_s)
@@ -87,7 +87,7 @@ class HostPoolController:
     # Calls.
 
     def all(self) -> list[tuple[HostPool, list[Hostname]]]:
-        """Returns the host pools by name, with the workloads that each effectively serves and its hosts in all
+        """Return the host pools by name, with the workloads that each effectively serves and its hosts in all
         clusters."""
         now = self._records.all() or HostPools()
         serves = serving(now.pools.values())
@@ -97,7 +97,7 @@ class HostPoolController:
         return [(replace(pool, serves=serves[name]), hosts[name]) for name, pool in sorted(now.pools.items())]
 
     def create(self, name: str, serves: frozenset[Workload], factors: Mapping[str, int], minimum: int = 0) -> None:
-        """Creates a host pool. Raises InvalidArgument, AlreadyExists."""
+        """Create a host pool. Raises InvalidArgument, AlreadyExists."""
         _check_name(name)
         _check_factors(name, factors)
         _check_minimum(name, minimum)
@@ -116,18 +116,18 @@ class HostPoolController:
         return changed
 
     def delete(self, name: str) -> None:
-        """Deletes a host pool; its hosts go to the default pool. Raises InvalidArgument, NotFound."""
+        """Delete a host pool; its hosts go to the default pool. Raises InvalidArgument, NotFound."""
         self._records.delete(name)
         self._core.read_host_pools()
 
     def move(self, hostnames: Sequence[str], destination: str, at_most: int = 0) -> None:
-        """Sets the desired pool of all hosts or none; they move once drained. Raises NotFound, InvalidArgument."""
+        """Set the desired pool of all hosts or none; they move once drained. Raises NotFound, InvalidArgument."""
         self._records.desire(hostnames, destination, time.time_ns(), at_most)
         self._core.read_host_pools()
         self._maintainer.follow_moves(self._deadline_s)
 
     def resize(self, source: tuple[str, int], destination: tuple[str, int]) -> None:
-        """Moves as many hosts between two pools, each given by name and desired size, as their sizes require; chooses
+        """Move as many hosts between two pools, each given by name and desired size, as their sizes require; chooses
         the hosts where the least work is lost. Raises InvalidArgument, Aborted."""
         now = self._records.all() or HostPools()
         places = {hostname: now.of(hostname) for hostname in self._records.list_known_hosts()}

@@ -41,7 +41,7 @@ class HostSample:
 
 
 def load_of(host: RegisteredHost, use: HostUse) -> HostLoad:
-    """Returns the load of a host. External pods count both in the machine's total and in its use."""
+    """Return the load of a host. External pods count both in the machine's total and in its use."""
     machine = host.capacity + host.held_by_others
     total, held = Use(machine.cpu_milli, machine.memory_mib), host.revocable_held.cpu_milli
     return HostLoad(host.hostname, total, use.total(), host.revocable.cpu_milli, held)
@@ -49,7 +49,7 @@ def load_of(host: RegisteredHost, use: HostUse) -> HostLoad:
 
 class SampleReader(Protocol):
     def take_samples(self, measured_now: Sequence[HostSample], known: Collection[Hostname], now_s: float) -> None:
-        """Takes the hosts measured in this round, and the names of all measured hosts that still exist. Raises
+        """Take the hosts measured in this round, and the names of all measured hosts that still exist. Raises
         Unavailable, OSError, and what storage raises."""
         ...
 
@@ -79,7 +79,7 @@ class HostSamples:
         self._threads.shutdown(cancel_futures=True)
 
     def uses(self) -> dict[Hostname, Use]:
-        """Returns the use of the hosts that are measured at present."""
+        """Return the use of the hosts that are measured at present."""
         return {hostname: use.total() for hostname, use in self._uses.items()}
 
     def _run(self) -> None:
@@ -100,7 +100,7 @@ class HostSamples:
                     log.exception("evaluation of hosts failed, retrying")
 
     def measure(self) -> list[HostSample]:
-        """Measures the next hosts. Hosts that do not answer are omitted."""
+        """Measure the next hosts. Hosts that do not answer are omitted."""
         if not self._is_possible:
             return []
 
@@ -119,7 +119,7 @@ class HostSamples:
         return measured_now
 
     def _next_hosts(self) -> list[RegisteredHost]:
-        """Returns a bounded number of hosts, round robin; half of them with revocable pods and half without, if there
+        """Return a bounded number of hosts, round robin; half of them with revocable pods and half without, if there
         are many."""
         found = self._core.cache.revocable_holders(with_others=self._has_all)
         names = {host.hostname for host in found}
@@ -138,6 +138,6 @@ class HostSamples:
 
 
 def in_turn(hosts: Sequence[RegisteredHost], last: Hostname, limit: int) -> list[RegisteredHost]:
-    """Returns the next hosts by name after ``last``, round robin."""
+    """Return the next hosts by name after ``last``, round robin."""
     begin = bisect_right(hosts, last, key=lambda host: host.hostname)
     return [*hosts[begin:], *hosts[:begin]][:limit]

@@ -34,7 +34,7 @@ class HostUse:
 
 
 def next_use(before: HostUse, samples: Sequence[UseSample]) -> HostUse:
-    """Returns the next sample. A process group that is new has no cpu rate yet, and counts as using none."""
+    """Return the next sample. A process group that is new has no cpu rate yet, and counts as using none."""
     counters: dict[str, Counter] = {}
     is_news = False
     for key, pod_id, cpu_s, at_s, memory_mib in samples:

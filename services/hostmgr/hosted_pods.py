@@ -29,7 +29,7 @@ class HostedPods:
         self._good_until_s = 0.0
 
     def of(self, hostname: Hostname) -> Sequence[HostedPod]:
-        """Returns the pods on a host from the cached query."""
+        """Return the pods on a host from the cached query."""
         with self._lock:
             now_s = self._clock()
             self._asked_s[hostname] = now_s
@@ -38,7 +38,7 @@ class HostedPods:
             return self._found[hostname]
 
     def note_leaving(self, hostname: Hostname, job_id: JobId, instance_ids: Collection[int]) -> None:
-        """Records that these pods were asked to leave after the last query, so that they are not asked again."""
+        """Record that these pods were asked to leave after the last query, so that they are not asked again."""
         with self._lock:
             if hostname in self._found:
                 self._found[hostname] = [

@@ -32,7 +32,7 @@ class HttpPrefetcher:
     downloads."""
 
     def __init__(self, url: str) -> None:
-        """Raises InvalidArgument for a URL without HTTP scheme or host."""
+        """Raise InvalidArgument for a URL without HTTP scheme or host."""
         parts = urlsplit(url)
         if parts.scheme not in _CONNECTIONS or not parts.hostname:
             raise InvalidArgument(f"image prefetch at {url!r}: want http://HOST[:PORT]/PATH or https://...")
@@ -68,5 +68,5 @@ class HttpPrefetcher:
 
 
 def prefetcher(url: str) -> ImagePrefetcher:
-    """Returns the prefetcher for the ``url`` of the endpoint; without a URL none is used."""
+    """Return the prefetcher for the ``url`` of the endpoint; without a URL none is used."""
     return HttpPrefetcher(url) if url else NoPrefetcher()

@@ -55,7 +55,7 @@ class TooLarge(Exception):
 
 
 def reports_in(body: bytes) -> dict[PodName, PodLatency]:
-    """Returns the report of the last line of each pod. Raises TooLarge, and InvalidArgument naming the line."""
+    """Return the report of the last line of each pod. Raises TooLarge, and InvalidArgument naming the line."""
     lines = [line for line in body.split(b"\n") if line.strip()]
     if len(lines) > LINES_MAX:
         raise TooLarge(f"{len(lines)} lines, at most {LINES_MAX} are taken at once")
@@ -85,7 +85,7 @@ def _time(found: Any, where: str) -> float:
 
 
 def _pod(found: Any, where: str) -> PodName:
-    """Returns the name of the pod; the run in the report is ignored."""
+    """Return the name of the pod; the run in the report is ignored."""
     text = found if isinstance(found, str) else ""
     try:
         pod = PodId.parse(text) if text.count("-") == RUN_DASHES else PodName.parse(text)

@@ -26,7 +26,7 @@ class LatencyReports:
         self._news: set[JobId] = set()
 
     def take(self, reports: Mapping[PodName, PodLatency]) -> None:
-        """Records all of the reports or none. Raises ResourceExhausted."""
+        """Record all of the reports or none. Raises ResourceExhausted."""
         now_s = self._clock()
         with self._lock:
             fresh = sum(pod.instance_id not in self._reports.get(pod.job_id, {}) for pod in reports)
@@ -45,14 +45,14 @@ class LatencyReports:
                 self._news.add(pod.job_id)
 
     def pop_news(self) -> dict[JobId, dict[int, PodLatency]]:
-        """Returns all known latencies of the jobs whose pods have reported since the last call, by instance."""
+        """Return all known latencies of the jobs whose pods have reported since the last call, by instance."""
         with self._lock:
             self._forget_old(self._clock())
             news, self._news = self._news, set()
             return {job_id: {at: one[1] for at, one in self._reports[job_id].items()} for job_id in news}
 
     def jobs(self) -> set[JobId]:
-        """Returns the jobs whose pods report."""
+        """Return the jobs whose pods report."""
         with self._lock:
             return set(self._reports)
 

@@ -54,7 +54,7 @@ class Launcher:
         self._templates = templates
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
-        """Commits, then sends to the cluster. Pods that an earlier call committed are refused, so none starts twice;
+        """Commit, then send to the cluster. Pods that an earlier call committed are refused, so none starts twice;
         pods that the cluster rejects after the commit are stored as LOST and get a new run."""
         job = self._jobs.get(job_id)
         if job is None:
@@ -93,7 +93,7 @@ class Launcher:
         claims: dict[Hostname, Claim],
         templates: dict[int, PodTemplate],
     ) -> tuple[set[int], list[PodId]]:
-        """Returns the instances that were committed, and the pods among them that the cluster rejected."""
+        """Return the instances that were committed, and the pods among them that the cluster rejected."""
         hosts = {hostname: claim.host_id for hostname, claim in claims.items()}
         rows = [
             (pod.instance_id, pod.run_id, p.hostname, hosts[p.hostname], templates[pod.instance_id].ports(pod.ports))
@@ -121,7 +121,7 @@ class Launcher:
         taken: set[int],
         volumes: Mapping[int, VolumeRecord],
     ) -> list[PodId]:
-        """Sends the launches; returns the pods that the cluster rejected."""
+        """Send the launches; return the pods that the cluster rejected."""
         launches = []
         for placement in placements:
             claim, mine = claims[placement.hostname], [pod for pod in placement.pods if pod.instance_id in taken]
@@ -139,7 +139,7 @@ class Launcher:
 
 
 def launch_refused(pod_id: PodId, why: str, now_ns: int) -> PodStatus:
-    """Returns Peloton's own report of a pod that the cluster rejected, or to which it was not sent."""
+    """Return Peloton's own report of a pod that the cluster rejected, or to which it was not sent."""
     return PodStatus(
         pod_id, PodState.LOST, now_ns, message=why, reason=REASON_LAUNCH_REFUSED, cause=Cause.RESOURCES_GONE
     )

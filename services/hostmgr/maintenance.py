@@ -105,7 +105,7 @@ class HostMaintainer:
         self._refresh()  # before anything is leased
 
     def start(self) -> None:
-        """Starts the maintainer, after the core. Wakes every maintenance with a step to take: a predecessor may have
+        """Start the maintainer, after the core. Wakes every maintenance with a step to take: a predecessor may have
         died before its wake-ups."""
         self._thread.start()
         self._wake_all()
@@ -118,7 +118,7 @@ class HostMaintainer:
     # Requests of operators.
 
     def request(self, requests: Sequence[MaintenanceRequest]) -> list[HostMaintenance]:
-        """Accepts all of the hosts or none; fills in their ip addresses. Raises Aborted, and Unavailable while no host
+        """Accept all of the hosts or none; fills in their ip addresses. Raises Aborted, and Unavailable while no host
         is known."""
         known = {host.hostname for host in self._maintenance.all(self.cluster)}
         placed: dict[Hostname, MaintenanceRequest] = {}
@@ -137,19 +137,19 @@ class HostMaintainer:
         return [self._with_turn(host, maintained) for host in hosts]
 
     def steer(self, hostnames: Sequence[str], act: MaintenanceAct) -> list[HostMaintenance]:
-        """Applies the act to all of the hosts or none. Raises NotFound, Aborted."""
+        """Apply the act to all of the hosts or none. Raises NotFound, Aborted."""
         asked = list(dict.fromkeys(hostnames))
         changed = self._maintenance.steer(self.cluster, asked, act, self.unavailable_max(), time.time_ns())
         self._apply_changes(changed)
         return [host for host in changed if host.hostname in asked]
 
     def hosts(self) -> list[HostMaintenance]:
-        """Returns the hosts in maintenance, in the order of the requests."""
+        """Return the hosts in maintenance, in the order of the requests."""
         hosts = self._maintenance.all(self.cluster)
         return [self._with_turn(host, hosts) for host in hosts]
 
     def follow_moves(self, deadline_s: int) -> None:
-        """Starts moves of hosts whose desired host pool differs, and cancels moves of hosts where it no longer does."""
+        """Start moves of hosts whose desired host pool differs, and cancels moves of hosts where it no longer does."""
         wanted = self._cache.host_pools.moving()
         rows = {host.hostname: host for host in self._maintenance.all(self.cluster)}
         known = {name: host for name in wanted if (host := self._cache.host(name)) is not None}
@@ -189,7 +189,7 @@ class HostMaintainer:
         return self._cache.host_count()
 
     def hosted_pods(self, hostnames: Sequence[Hostname]) -> Mapping[Hostname, Sequence[HostedPod]]:
-        """Returns the pods on hosts of the cluster. Raises Aborted for an unknown host, Unavailable while no host is
+        """Return the pods on hosts of the cluster. Raises Aborted for an unknown host, Unavailable while no host is
         known."""
         if not self.host_count():
             raise Unavailable(HOSTS_UNKNOWN)
@@ -201,12 +201,12 @@ class HostMaintainer:
     # Steps of the workflow. Each does nothing unless the row has it as the next step.
 
     def cordon(self, hostname: str) -> None:
-        """Closes the host to launches when its turn comes."""
+        """Close the host to launches when its turn comes."""
         if self._next(hostname, Step.CORDON):
             self._apply_changes(self._maintenance.admit(self.cluster, self.unavailable_max(), time.time_ns()))
 
     def drain(self, hostname: str) -> None:
-        """Runs one round: asks pods to leave that have not been asked; the host is DRAINED once it is empty."""
+        """Run one round: asks pods to leave that have not been asked; the host is DRAINED once it is empty."""
         if not (host := self._next(hostname, Step.DRAIN)):
             return
         hosted_pods = who_leaves(host, self._hosted_pods.of(host.hostname))
@@ -236,7 +236,7 @@ class HostMaintainer:
             self._refresh()
 
     def bring_up(self, hostname: str) -> None:
-        """Ends the maintenance or move. The cluster is not notified of moves."""
+        """End the maintenance or move. The cluster is not notified of moves."""
         if host := self._next(hostname, Step.BRING_UP):
             if host.is_move:
                 self._core.read_host_pools()
@@ -248,7 +248,7 @@ class HostMaintainer:
             self._apply_changes(begun)
 
     def _next(self, hostname: str, step: Step) -> HostMaintenance | None:
-        """Returns the host if this is its next step."""
+        """Return the host if this is its next step."""
         host = self._maintenance.get(self.cluster, hostname)
         return host if host is not None and next_step(host) is step else None
 
@@ -260,7 +260,7 @@ class HostMaintainer:
     # Draining.
 
     def _is_empty(self, host: HostMaintenance) -> bool:
-        """Returns whether the host is empty; asks storage after the launches that had claimed the host have ended."""
+        """Return whether the host is empty; asks storage after the launches that had claimed the host have ended."""
         return self._cache.is_closed(host.hostname) and not who_leaves(
             host, self._hosted_pods.now_of([host.hostname])[host.hostname]
         )
@@ -286,7 +286,7 @@ class HostMaintainer:
         return drain_progress(plan, blockers)
 
     def _ask_sla(self, host: HostMaintenance, job_id: JobId, instances: tuple[int, ...], now_ns: int) -> Grant:
-        """Asks the SLA for evictions. A refusal is cached until the job changes."""
+        """Ask the SLA for evictions. A refusal is cached until the job changes."""
         if not host.is_forced and (refusal := self._watch.refusal(job_id)):
             return Grant((), instances, refusal)
         grant = self._disrupts.disrupt(
@@ -310,7 +310,7 @@ class HostMaintainer:
         self._wake(hosts)
 
     def _refresh(self) -> None:
-        """Reads and applies the rows under one lock, so that an older read never replaces a newer one."""
+        """Read and apply the rows under one lock, so that an older read never replaces a newer one."""
         with self._refreshing:
             self._cache.set_maintained(self._maintenance.all(self.cluster))
 

@@ -177,7 +177,7 @@ class HostManagerCore:
         self._background_tasks.start()
 
     def stop(self) -> None:
-        """Stops the report queue first, while statuses can still be acknowledged."""
+        """Stop the report queue first, while statuses can still be acknowledged."""
         self._stopping.set()
         self._background_due.set()
         self._report_queue.stop()
@@ -195,7 +195,7 @@ class HostManagerCore:
         self.cache.forget_resources()
 
     def read_host_pools(self) -> None:
-        """Reads changed host pools. Any thread may call."""
+        """Read changed host pools. Any thread may call."""
         if found := self._host_pools.all(self.cache.host_pools.version):
             self._lifecycles.jobs_changed(self.cache.host_pools.set(found), "host pools changed")
             self.daemons.hosts_changed()  # daemons may be constrained by the label
@@ -281,7 +281,7 @@ class HostManagerCore:
         for_gang: bool = False,
         drained: Collection[Hostname] = (),
     ) -> Counts:
-        """Counts domains for a placement in another cluster. Raises Unavailable before hosts are known, and while pods
+        """Count domains for a placement in another cluster. Raises Unavailable before hosts are known, and while pods
         of the job that count for a hard spread constraint are being placed here. With ``drained`` the counts are for a
         plan in which these hosts are drained, and ongoing placements are ignored."""
         if _has_hard_bound(shapes) and not drained:
@@ -291,7 +291,7 @@ class HostManagerCore:
     def _count_domains(
         self, job_id: JobId, shapes: Sequence[PodShape], without: Collection[int], drained: Collection[Hostname] = ()
     ) -> Counts:
-        """Counts the pods of the job by domain in this cluster, except the instances ``without``, and the open domains
+        """Count the pods of the job by domain in this cluster, except the instances ``without``, and the open domains
         for pods of these shapes."""
         spread = [shape for shape in shapes if shape.layout and shape.layout.spread]
         if not spread:
@@ -321,7 +321,7 @@ class HostManagerCore:
     # Kills.
 
     def kill_running(self, job_id: JobId) -> int:
-        """Marks and kills pods of the job that must end; returns their number. Raises Unavailable while the cluster
+        """Mark and kill pods of the job that must end; return their number. Raises Unavailable while the cluster
         does not respond, with the pods marked: the next call or session kills them. Raises it too while an
         administrator has locked kills."""
         self._check_unlocked("Kill", "kill")
@@ -337,7 +337,7 @@ class HostManagerCore:
         return len(kills)
 
     def kill_evicted(self, job_ids: Iterable[JobId]) -> None:
-        """Kills pods of these jobs that have been evicted, as the effect of the eviction. The workflow of a job kills
+        """Kill pods of these jobs that have been evicted, as the effect of the eviction. The workflow of a job kills
         the pods that are left when the cluster does not respond or kills are locked."""
         for job_id in dict.fromkeys(job_ids):
             with suppress(Unavailable):
@@ -419,7 +419,7 @@ class HostManagerCore:
         self._lifecycles.jobs_changed(self._reserver.review(time.monotonic()), "reserved hosts were given back")
 
     def _set_disruption_budgets(self) -> None:
-        """Updates the cluster's disruption budgets, so that external drains respect the SLAs of services."""
+        """Update the cluster's disruption budgets, so that external drains respect the SLAs of services."""
         now_s = time.monotonic()
         if self.driver.capabilities.has_disruption_budgets and now_s - self._budgets_at_s >= BUDGETS_PERIOD_S:
             self._budgets_at_s = now_s
@@ -443,7 +443,7 @@ def lease_hosts(
     counts: Counts = NO_COUNTS,
     waiting: Sequence[WaitingPod] = (),
 ) -> HostLease:
-    """Leases offered resources, and once more when the driver obtains further offers on request."""
+    """Lease offered resources, and once more when the driver obtains further offers on request."""
     holder, shapes = (job_id, for_gang), [shape for shape, _ in wanted]
     lease = cache.acquire(job_id, wanted, clock(), for_gang, desired=desired, counts=counts, waiting=waiting)
     has_deprioritized_hosts = any(host.is_deprioritized for host in lease.hosts)
@@ -456,5 +456,5 @@ def lease_hosts(
 
 
 def _has_hard_bound(shapes: Iterable[PodShape]) -> bool:
-    """Returns whether a shape has a hard bound on skew."""
+    """Return whether a shape has a hard bound on skew."""
     return any(shape.layout and shape.layout.is_hard for shape in shapes)

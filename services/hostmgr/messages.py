@@ -147,7 +147,7 @@ def _strategy(wanted: pb.Wanted) -> Strategy:
 
 
 def _workload(text: str) -> Workload:
-    """Returns the workload; ANY for one of another version."""
+    """Return the workload; ANY for one of another version."""
     return Workload(text) if text in _WORKLOADS else Workload.ANY
 
 
@@ -229,7 +229,7 @@ def lease_to_wire(lease: HostLease, shapes: Sequence[PodShape]) -> pb.AcquireHos
 
 
 def _labels_to_wire(labels: Collection[Label]) -> dict[str, Any]:
-    """Returns the label fields of a leased host."""
+    """Return the label fields of a leased host."""
     once = dict(labels)
     if len(once) == len(labels):
         return {"labels": once}
@@ -243,7 +243,7 @@ def _labels_to_wire(labels: Collection[Label]) -> dict[str, Any]:
 def infeasible_shapes_to_wire(
     found: Mapping[PodShape, Infeasible], shapes: Sequence[PodShape]
 ) -> dict[int, reason_pb2.Infeasible]:
-    """Returns the reasons by index of the shape in the request."""
+    """Return the reasons by index of the shape in the request."""
     return {at: infeasible_to_wire(found[shape]) for at, shape in enumerate(shapes) if shape in found} if found else {}
 
 
@@ -262,7 +262,7 @@ def _labels_from_wire(wire: pb.LeasedHost) -> tuple[Label, ...]:
 
 
 def lease_from_wire(wire: pb.AcquireHostsResponse, shapes: Sequence[PodShape]) -> HostLease:
-    """Returns the lease. ``shapes`` are the ones of the request, in its order."""
+    """Return the lease. ``shapes`` are the ones of the request, in its order."""
     hosts = tuple(
         LeasedHost(
             Hostname(h.hostname),

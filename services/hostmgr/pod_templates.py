@@ -41,7 +41,7 @@ class TemplateCache:
         self._size_bytes = 0
 
     def of_job(self, job: JobRecord, instance_ids: Sequence[int]) -> dict[int, PodTemplate]:
-        """Returns templates by instance, each of the configuration that its pod runs next: during a rollout a failed
+        """Return templates by instance, each of the configuration that its pod runs next: during a rollout a failed
         pod keeps its old configuration. Instances with equal configurations share a template."""
         by_version = self._pods.instances_by_version(job.job_id, instance_ids)
         templates: dict[int, PodTemplate] = {}
@@ -87,7 +87,7 @@ class TemplateCache:
             return template
 
     def _at_version(self, job: JobRecord, version: int) -> JobRecord:
-        """Returns the job with its SLA of that version: a job may become revocable as it grows, while its earlier pods
+        """Return the job with its SLA of that version: a job may become revocable as it grows, while its earlier pods
         are not."""
         stored = None if version == job.config_version else self._configs.job_config(job.job_id, version)
         return job if stored is None else replace(job, sla=sla_spec(stored))

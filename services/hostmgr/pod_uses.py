@@ -51,7 +51,7 @@ class PodUses:
         self._threads = ThreadPoolExecutor(MEASURED_AT_ONCE, thread_name_prefix="use of pods")
 
     def on(self, hostnames: Collection[Hostname]) -> dict[PodId, Use]:
-        """Returns the use of Peloton's pods on these hosts, as measured within the last seconds. Raises
+        """Return the use of Peloton's pods on these hosts, as measured within the last seconds. Raises
         InvalidArgument."""
         if len(hostnames) > HOSTS_PER_CALL_MAX:
             raise InvalidArgument(f"{len(hostnames)} hosts in one call, at most {HOSTS_PER_CALL_MAX} are allowed")
@@ -62,7 +62,7 @@ class PodUses:
         return {pod: use for one in watched if one is not None and one.at_s > oldest_s for pod, use in one.pods.items()}
 
     def _ask(self, hostname: Hostname) -> Future[None] | None:
-        """Starts a measurement; None while the last sample is recent enough."""
+        """Start a measurement; None while the last sample is recent enough."""
         with self._lock:
             watched = self._watched.setdefault(hostname, _Watched())
             self._watched.move_to_end(hostname)
@@ -90,5 +90,5 @@ class PodUses:
 
 
 def _find_advanced(before: HostUse, after: HostUse) -> list[Counter]:
-    """Returns the counters that have advanced and thus yield a rate."""
+    """Return the counters that have advanced and thus yield a rate."""
     return [one for key, one in after.counters.items() if before.counters.get(key, one) is not one]

@@ -43,7 +43,7 @@ MOVES_DEFAULT = 100
 
 class CountDomains(Protocol):
     def __call__(self, job_id: JobId, shapes: Sequence[PodShape], *, drained: Collection[Hostname] = ()) -> Counts:
-        """Counts the pods of a job in this cluster by domain, and the open domains of these shapes, without the hosts
+        """Count the pods of a job in this cluster by domain, and the open domains of these shapes, without the hosts
         that are ``drained``."""
 
 
@@ -64,11 +64,11 @@ class Rebalancer:
         self.cluster = cluster
 
     def plan(self, goals: Collection[Goal], moves_max: int) -> RebalancePlan:
-        """Returns the moves that rebalancing would make now. Raises Unavailable."""
+        """Return the moves that rebalancing would make now. Raises Unavailable."""
         return plan(*self.snapshot(), goals, moves_max)
 
     def snapshot(self, drained: Collection[Hostname] = ()) -> tuple[list[HostNow], PodCensus]:
-        """Returns the hosts and pods of the cluster for a plan. With ``drained`` the spread covers only jobs with pods
+        """Return the hosts and pods of the cluster for a plan. With ``drained`` the spread covers only jobs with pods
         on these hosts, as it would be without the hosts. Raises Unavailable."""
         if not self._cache.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
@@ -77,7 +77,7 @@ class Rebalancer:
         return self._cache.census({name: _in_the_way(kept) for name, kept in pods.others.items()}), pods
 
     def _spread(self, pods: PodCensus, drained: Collection[Hostname]) -> dict[JobId, JobSpread]:
-        """Returns the spread of jobs with a shape that has spread constraints."""
+        """Return the spread of jobs with a shape that has spread constraints."""
         if drained:
             there = {pod.pod_id.job_id for pod in pods.pods if pod.hostname in drained}
             pods = PodCensus([pod for pod in pods.pods if pod.pod_id.job_id in there])
@@ -96,7 +96,7 @@ class Rebalancer:
     def _domains(
         self, job_id: JobId, shapes: Sequence[PodShape], drained: Collection[Hostname]
     ) -> Mapping[PodShape, Sequence[Domains]]:
-        """Counts domains. A job under a hard bound whose pods are being placed has no open domain: its pods stay until
+        """Count domains. A job under a hard bound whose pods are being placed has no open domain: its pods stay until
         the next plan."""
         try:
             return everywhere(self._count_domains(job_id, shapes, drained=drained))
@@ -104,7 +104,7 @@ class Rebalancer:
             return dict.fromkeys(shapes, ())
 
     def advance(self) -> None:
-        """Runs one step: settles the moves under way, and starts further moves when due. A step may be interrupted
+        """Run one step: settle the moves under way, and start further moves when due. A step may be interrupted
         anywhere and repeated. Raises Unavailable."""
         rebalance = self._records.get(self.cluster)
         if rebalance is None or not rebalance.is_active:
@@ -118,7 +118,7 @@ class Rebalancer:
         self._records.note(self.cluster, found)
 
     def _begin(self, moves: Sequence[Move]) -> None:
-        """Starts the moves job by job. Resources on the new hosts are held before the pods are asked to end."""
+        """Start the moves job by job. Resources on the new hosts are held before the pods are asked to end."""
         for job_id, own in groupby(sorted(moves, key=_job_of), key=_job_of):
             begun = self._records.begin(self.cluster, job_id, list(own))
             if begun:
@@ -133,7 +133,7 @@ class Rebalancer:
 
 
 def _in_the_way(kept: Mapping[Stays, int]) -> int:
-    """Returns the number of pods that keep a host from being empty. Daemons do not count: a daemon runs on each
+    """Return the number of pods that keep a host from being empty. Daemons do not count: a daemon runs on each
     host."""
     return sum(count for why, count in kept.items() if why is not Stays.DAEMON)
 

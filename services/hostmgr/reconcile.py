@@ -64,7 +64,7 @@ class ReconcileSchedule:
                 self._due_s.insert(0, due_s)
 
     def take(self, now_s: float) -> ReconcileScope:
-        """Returns the reconciliation that is due now; a caller that fails requests it again."""
+        """Return the reconciliation that is due now; a caller that fails requests it again."""
         with self._lock:
             scope, self._wanted = self._wanted, ReconcileScope.NONE
             while self._due_s and self._due_s[0] <= now_s:
@@ -90,7 +90,7 @@ class Answers:
         self._began_s = 0.0
 
     def begin(self, scope: ReconcileScope = ReconcileScope.ALL) -> frozenset[str]:
-        """Starts a reconciliation; returns the open questions and closes them. For seconds after a full reconciliation
+        """Start a reconciliation; return the open questions and close them. For seconds after a full reconciliation
         the cluster repeats all known states, so a smaller one keeps the stored states."""
         with self._changed:
             before = frozenset(self._awaited)
@@ -101,7 +101,7 @@ class Answers:
             return before
 
     def ask(self, pods: Collection[str], running: Iterable[str] = (), is_late: bool = False) -> None:
-        """Records questions. ``running`` are the pods that are RUNNING in storage."""
+        """Record questions. ``running`` are the pods that are RUNNING in storage."""
         with self._changed:
             before = len(self._awaited)
             self._awaited.update(pods)
@@ -110,7 +110,7 @@ class Answers:
             self._late_count += is_late * (len(self._awaited) - before)
 
     def is_news(self, report: PodReport) -> bool:
-        """Returns False for an answer that repeats the stored state. Nearly all answers do, and need no access to
+        """Return False for an answer that repeats the stored state. Nearly all answers do, and need no access to
         storage."""
         pod = report.pod
         with self._changed:
@@ -124,7 +124,7 @@ class Answers:
             return False
 
     def take(self, reports: Iterable[PodReport]) -> None:
-        """Records reports that are stored, or have nothing to store."""
+        """Record reports that are stored, or have nothing to store."""
         with self._changed:
             said = {report.pod: report.state_text for report in reports}
             for pod in said.keys() & self._awaited:
@@ -142,7 +142,7 @@ class Answers:
             log.info("reconciliation complete: the last %d pods within %.1f s", self._asked_count, seconds)
 
     def wait(self, most: int) -> None:
-        """Waits until at most ``most`` answers are open, or no further answer arrives."""
+        """Wait until at most ``most`` answers are open, or no further answer arrives."""
         with self._changed:
             while len(self._awaited) - self._late_count > most:
                 if not self._changed.wait(ANSWER_TIMEOUT_S):
@@ -161,7 +161,7 @@ class Reconciler:
         self.answers = Answers()
 
     def ask(self, scope: ReconcileScope, ask: Ask) -> list[Row]:
-        """Returns the pods that must end and have not. Pods without an answer, because their host has not come back
+        """Return the pods that must end and have not. Pods without an answer, because their host has not come back
         yet, are part of every reconciliation. Raises what ``ask`` raises."""
         open_ids = self.answers.begin(scope)
         try:

@@ -60,7 +60,7 @@ class ReportQueue:
         self._thread.start()
 
     def stop(self) -> None:
-        """Commits the queue, unless storage is unavailable: then the cluster sends the reports to the next leader."""
+        """Commit the queue, unless storage is unavailable: then the cluster sends the reports to the next leader."""
         self._stopping.set()
         self._reports.put(None)
         self._thread.join()
@@ -146,7 +146,7 @@ class StatusWriter:
         self._clock = clock
 
     def commit(self, statuses: Sequence[PodStatus]) -> list[PodId]:
-        """Commits statuses. Returns runs that are not wanted, to be killed on their hosts."""
+        """Commit statuses. Returns runs that are not wanted, to be killed on their hosts."""
         now_ns = time.time_ns()
         timed = [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses]
         outcome = self._pods.apply_status(timed, self._cluster, self._bound_to_host(timed))
@@ -158,7 +158,7 @@ class StatusWriter:
         return list(outcome.orphans)
 
     def _bound_to_host(self, statuses: Sequence[PodStatus]) -> set[PodId]:
-        """Returns the failing runs of batch pods that would return to the host on which they fail."""
+        """Return the failing runs of batch pods that would return to the host on which they fail."""
         if not self._pods.batch_backoff.waits:
             return set()
         return self._cache.bound_to_host(self._pods.retries([s for s in statuses if s.state is PodState.FAILED]))

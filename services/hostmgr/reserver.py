@@ -33,7 +33,7 @@ class Reserver:
         self._polled_s = float("-inf")
 
     def reserve(self, job_id: JobId, lease: HostLease, waiting: Sequence[WaitingPod], now_s: float) -> HostLease:
-        """Returns the lease, with a host reserved for the first of these pods that is due, if one can be reserved."""
+        """Return the lease, with a host reserved for the first of these pods that is due, if one can be reserved."""
         pod = self._first_due(lease, waiting)
         if (
             pod is None
@@ -59,5 +59,5 @@ class Reserver:
         return next((pod for pod in waiting if pod.shape in without_host and is_due(pod, self._after_s)), None)
 
     def review(self, now_s: float) -> set[JobId]:
-        """Releases reservations that have ended; returns the jobs that may find hosts."""
+        """Release reservations that have ended; return the jobs that may find hosts."""
         return self._cache.reservations.review(self._keep_s, now_s)

@@ -242,7 +242,7 @@ def serve(
     host_pools: HostPoolController | None = None,
     direct_calls: bool = True,
 ) -> tuple[grpc.Server, int]:
-    """Starts to serve at ``host:port`` (port 0 picks one); returns the server and its port. ``deadline_s`` is the
+    """Start to serve at ``host:port`` (port 0 picks one); return the server and its port. ``deadline_s`` is the
     default deadline of drains. ``host_pools`` is None while host pools are disabled. Without ``direct_calls`` only
     other roles may call public services."""
     threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr")

@@ -62,11 +62,11 @@ class ClusterViews:
         self._overview = Rested(self._describe, MAP_AGE_S)
 
     def overview(self) -> private.DescribeClusterResponse:
-        """Returns the overview, cached for MAP_AGE_S."""
+        """Return the overview, cached for MAP_AGE_S."""
         return self._overview.get()
 
     def map(self) -> pb.HostMap:
-        """Returns the map of hosts, cached for MAP_AGE_S. Raises what storage raises."""
+        """Return the map of hosts, cached for MAP_AGE_S. Raises what storage raises."""
         return self._map.get()
 
     def _describe(self) -> private.DescribeClusterResponse:
@@ -113,7 +113,7 @@ class ClusterViews:
         ]
 
     def job_names(self, job_ids: Iterable[str]) -> Names:
-        """Returns the names of jobs by id; none while storage does not answer."""
+        """Return the names of jobs by id; none while storage does not answer."""
         wanted = set(job_ids)
         try:
             return self._records.job_names(wanted) if wanted else NO_NAMES
@@ -121,7 +121,7 @@ class ClusterViews:
             return NO_NAMES
 
     def _drains(self, maintained: Mapping[Hostname, HostMaintenance]) -> Sequence[HostMaintenance]:
-        """Returns draining hosts with their progress, which only storage has; without it while storage does not
+        """Return draining hosts with their progress, which only storage has; without it while storage does not
         answer."""
         known = [host for host in maintained.values() if host.state is HostState.DRAINING]
         try:
@@ -178,7 +178,7 @@ def _amounts(columns: HostColumns, kind: str, measured: Measured) -> pb.KindAmou
 
 
 def _sparse(names: Sequence[Hostname], values: Mapping[Hostname, int]) -> bytes:
-    """Returns one byte for each host, 0 for hosts without a value."""
+    """Return one byte for each host, 0 for hosts without a value."""
     return bytes(map(values.get, names, repeat(0))) if values else bytes(len(names))
 
 

@@ -46,7 +46,7 @@ ROLLED = stateless_pb2.WORKFLOW_STATE_SUCCEEDED
 
 
 def size(name: str, usual: int) -> int:
-    """Returns a size that the environment sets, or the usual one."""
+    """Return a size that the environment sets, or the usual one."""
     return int(os.environ.get(f"PELOTON_BENCH_{name}", usual))
 
 
@@ -61,7 +61,7 @@ class LiveSize:
 
 
 def live_settings(hosts: int, jobs: int) -> LocalSettings:
-    """Returns settings of a simulated cluster that takes so many jobs without pacing."""
+    """Return settings of a simulated cluster that takes so many jobs without pacing."""
     unpaced = dict.fromkeys(("PELOTON_JOBS_PACED", "PELOTON_JOBS_ACTIVE_MAX"), str(2 * jobs))
     return LocalSettings(port=0, simulate=hosts, slack_interval_s=0, environment=unpaced)
 
@@ -213,7 +213,7 @@ def stop_seconds(service: Service) -> float:
 
 
 def answers(call: Callable[[], None]) -> bool:
-    """Returns True when the call comes back; raises the errors of gRPC."""
+    """Return True when the call comes back; raise the errors of gRPC."""
     call()
     return True
 

@@ -13,7 +13,7 @@ DRAWN = "drawn"
 
 
 def measure_trace(url: str, trace: Path) -> dict[str, Any]:
-    """Loads a page of which the browser has the app in its cache, and writes the trace."""
+    """Load a page of which the browser has the app in its cache, and write the trace."""
     with chromium() as browser, open_view(browser, url) as page:
         browser.start_tracing(page=page.view, path=trace)
         page.view.reload()

@@ -35,7 +35,7 @@ class Size:
 
 
 def reads(size: Size = Size()) -> dict[str, Any]:
-    """Launches without readers, with clients that ask once a second, and with clients that ask without a pause: for a
+    """Launch without readers, with clients that ask once a second, and with clients that ask without a pause: for a
     job of like pods, and for one in which each has a configuration of its own."""
     with Cluster(LocalSettings(port=0, simulate=size.hosts)) as cluster:
         watched, busy = cluster.pool("watched", cpu=1), cluster.pool("busy", cpu=size.slots * 0.1)

@@ -37,7 +37,7 @@ class Daemon:
         return {task.runtime.host: i for i, task in tasks if task.runtime.state == TaskState.RUNNING}
 
     def until_on(self, hosts: Sequence[str]) -> dict[str, int]:
-        """Waits until the daemon runs on exactly these hosts; returns them with their instances."""
+        """Wait until the daemon runs on exactly these hosts; return them with their instances."""
         self.cluster.wait(
             lambda: self.cluster.counts(self.id).get("RUNNING", 0) == len(hosts), f"{len(hosts)} pods that run"
         )
@@ -45,7 +45,7 @@ class Daemon:
         return self.pod_hosts
 
     def update(self, command: str, batch: int) -> None:
-        """Updates the daemon and waits until the update has succeeded."""
+        """Update the daemon and wait until the update has succeeded."""
         config = self.cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": self.id})).jobInfo.config
         config.defaultConfig.command.value = command
         asked = update_pb2.UpdateConfig(batchSize=batch)
@@ -59,7 +59,7 @@ class Daemon:
 
 
 def leave(cluster: Cluster, host: str) -> None:
-    """Removes a host with all that runs on it, at once."""
+    """Remove a host with all that runs on it, at once."""
     kubernetes = cluster.local.kubernetes
     if kubernetes is None or not host.startswith("kubernetes"):
         cluster.drill(f"agents/{host}/stop", {"now": True})
@@ -78,7 +78,7 @@ def come_back(cluster: Cluster, host: str) -> None:
 
 
 def maintain(cluster: Cluster, hosts: Sequence[str]) -> None:
-    """Starts maintenance of hosts and waits until they are down."""
+    """Start maintenance of hosts and wait until they are down."""
     cluster.client.maintenance.Start(maintenance_pb2.StartRequest(hostnames=hosts))
 
     def states() -> set[int]:

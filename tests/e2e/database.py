@@ -37,7 +37,7 @@ class Database(Stateful):
         return spec
 
     def wait_serving(self) -> None:
-        """Waits until the servers listen, which is a moment after their pods run."""
+        """Wait until the servers listen, which is a moment after their pods run."""
         self.wait_running()
         self.wait(self._serves, "the servers")
 

@@ -49,7 +49,7 @@ PODS_SHOWN, EVENTS_SHOWN, LINES_SHOWN = 5, 6, 60
 
 @contextmanager
 def between_writes(database: str) -> Iterator[None]:
-    """Keeps the turn of the writers of an SQLite file meanwhile: a process that stopped while it had the turn would
+    """Keep the turn of the writers of an SQLite file meanwhile: a process that stopped while it had the turn would
     stop all others with it."""
     path = sa.make_url(database).database
     with open(f"{path}-gate", "rb") as gate, open(f"{path}-turn", "rb") as turn:
@@ -59,7 +59,7 @@ def between_writes(database: str) -> Iterator[None]:
 
 
 def stand_still(pids: Iterable[int]) -> None:
-    """Stops the processes and waits until all of their threads have stopped."""
+    """Stop the processes and wait until all of their threads have stopped."""
     for pid in pids:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             while not has_stopped(thread):
@@ -67,7 +67,7 @@ def stand_still(pids: Iterable[int]) -> None:
 
 
 def has_stopped(thread: Path) -> bool:
-    """Returns whether the process has stopped or ended."""
+    """Return whether the process has stopped or ended."""
     try:
         return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "TZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -137,7 +137,7 @@ class Cluster:
 
     @contextmanager
     def asleep(self, *parts: str) -> Iterator[None]:
-        """Stops these processes, or all of them, during the block, as when their machine sleeps."""
+        """Stop these processes, or all of them, during the block, as when their machine sleeps."""
         stopped = [self.local.part(name) for name in parts or self.local.parts]
         health_paths = [part.health_path for part in stopped]
         for part in stopped:
@@ -170,7 +170,7 @@ class Cluster:
 
     @contextmanager
     def control(self) -> Iterator[Callable[[str, str], list[str]]]:
-        """Sends an action and a name to `peloton local`, as its commands do; returns the answer's lines."""
+        """Send an action and a name to `peloton local`, as its commands do; return the answer's lines."""
         server = ControlServer(self.local)
         self._run(server.__aenter__())
         try:
@@ -235,7 +235,7 @@ class Cluster:
         return self.job_state(job_id)
 
     def wait(self, condition: Callable[[], bool], what: str, quiet_s: float = QUIET_S) -> None:
-        """Waits for a condition; errors of an API that does not respond count as "not yet". ``quiet_s`` is the timeout
+        """Wait for a condition; errors of an API that does not respond count as "not yet". ``quiet_s`` is the timeout
         on a quiet machine, see ``tests.waiting``."""
         import grpc
 
@@ -272,7 +272,7 @@ class Cluster:
     # Pods.
 
     def takes_pods(self, pool_id: str, host: str) -> bool:
-        """Returns whether a job that requires this very host runs to success."""
+        """Return whether a job that requires this very host runs to success."""
         job = self.submit(
             pool_id, instanceCount=1, defaultConfig=shell("sleep 0.1", memory=1, **bound_to("hostname", host))
         )

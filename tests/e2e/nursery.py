@@ -46,7 +46,7 @@ LOADED = (
 
 
 def fork_until_the_end(orders: socket.socket) -> None:
-    """Returns in each child, whose work is in ``sys.argv``. Ends with its parent, and its children with it."""
+    """Return in each child, whose work is in ``sys.argv``. Ends with its parent, and its children with it."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -85,7 +85,7 @@ def reap(children: dict[int, int]) -> None:
 
 
 def become(order: dict[str, object], output: int) -> None:
-    """Resets this process to the state of a newly started one."""
+    """Reset this process to the state of a newly started one."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()

@@ -62,7 +62,7 @@ def accept_orders(listener: socket.socket) -> tuple[socket.socket, dict[str, obj
 
 
 def become(order: dict[str, object], streams: list[int]) -> None:
-    """Gives this process what a shell gives the command."""
+    """Give this process what a shell gives the command."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for own, theirs in zip(STREAMS, streams, strict=True):
         os.dup2(theirs, own)

@@ -102,7 +102,7 @@ class Life:
             self.rules.end(service.stored_id, service.count)
 
     def has_renewed(self, service: Service) -> bool:
-        """Gives the service a new command and starts it if it is stopped; returns whether the update was accepted."""
+        """Give the service a new command and start it if it is stopped; return whether the update was accepted."""
         try:
             service.abort()
             if service.state in ("KILLED", "KILLING") or "KILLED" in service.states().values():
@@ -255,7 +255,7 @@ class Life:
         return f"maintenance of {others[0]} cancelled"
 
     def restore(self) -> bool:
-        """Ends maintenance of hosts; returns whether no host is in maintenance any more."""
+        """End maintenance of hosts; return whether no host is in maintenance any more."""
         try:
             return not (self.cancel() or self.complete() or self.query_maintenance())
         except grpc.RpcError as error:

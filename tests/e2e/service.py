@@ -191,7 +191,7 @@ class Service:
         self.cluster.wait(condition, what, quiet_s)
 
     def wait_update(self, *states: str) -> Service:
-        """Waits for the latest update to reach one of ``states``."""
+        """Wait for the latest update to reach one of ``states``."""
         self.wait(lambda: self.update_state in states, f"update {' or '.join(states)}")
         return self
 
@@ -201,7 +201,7 @@ class Service:
 
     @contextmanager
     def observe(self) -> Iterator[Seen]:
-        """Records every write of the service's pods until the block ends. All of them run at the beginning."""
+        """Record every write of the service's pods until the block ends. All of them run at the beginning."""
         seen, away = Seen(), set[int]()
         with closing(Tale(self.cluster.local.data_dir / "peloton.db").tell()) as tale:
             assert self.away() == 0

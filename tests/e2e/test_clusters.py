@@ -171,7 +171,7 @@ def test_a_host_manager_is_killed(cluster: Cluster, start: Callable[..., str]) -
 
 
 def kill_and_run(cluster: Cluster, start: Callable[..., str], part: str) -> str:
-    """Kills a process while a job in the other cluster starts; then all hosts are announced again, the victim's by a
+    """Kill a process while a job in the other cluster starts; then all hosts are announced again, the victim's by a
     new process that has reconciled its pods."""
     starts, reported = cluster.local.part(part).starts, log_lines(cluster, part, "subscribed")
     cluster.kill(part)

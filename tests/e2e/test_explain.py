@@ -29,7 +29,7 @@ def cluster(lend: Lend) -> Iterator[Cluster]:
 
 
 def run(cluster: Cluster, *words: object, exit_code: int = 0) -> str:
-    """Runs a command; returns its output, or the error of a refusal."""
+    """Run a command; return its output, or the error of a refusal."""
     result = CliRunner().invoke(peloton, ["-a", cluster.local.address, *map(str, words)], prog_name="peloton")
     print(result.output)
     assert result.exit_code == exit_code, result.output

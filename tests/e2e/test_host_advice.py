@@ -110,7 +110,7 @@ def test_a_host_in_use_becomes_red_and_green_again(advised: Advised, kind: str) 
 
 
 def wait_hosts(advised: Advised) -> list[list[str]]:
-    """Waits for the hosts' marks when all are measured."""
+    """Wait for the hosts' marks when all are measured."""
     found: list[list[str]] = []
 
     def all_there() -> bool:

@@ -85,7 +85,7 @@ class Web:
         return shell("sleep 1000", container=docker, **({"healthCheck": check} if healthy_when else {}), **self._task)
 
     def update(self, version: str, batch_size: int = 0, healthy_when: str = "") -> None:
-        """Updates the service in place."""
+        """Update the service in place."""
         job = self.cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": self.id})).jobInfo
         job.config.defaultConfig.Clear()
         ParseDict(self._config(version, healthy_when), job.config.defaultConfig)

@@ -25,7 +25,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def interpreter(version: str) -> str:
-    """Returns an interpreter of this version that can make environments, or "" if the machine has none."""
+    """Return an interpreter of this version that can make environments, or "" if the machine has none."""
     own = sys.executable if version == f"{sys.version_info.major}.{sys.version_info.minor}" else ""
     pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))
     for found in (own, shutil.which(f"python{version}"), *pyenv):

@@ -63,7 +63,7 @@ def hosts_of(cluster: Cluster, job: str) -> Counter[str]:
 
 
 def run_elsewhere(cluster: Cluster, job: str, host: str) -> bool:
-    """Returns whether all pods run, and none on the host: the counts of a job follow its pods a moment later."""
+    """Return whether all pods run, and none on the host: the counts of a job follow its pods a moment later."""
     return cluster.counts(job) == {"RUNNING": PODS} and host not in hosts_of(cluster, job)
 
 
@@ -83,7 +83,7 @@ def query_maintenance(cluster: Cluster) -> dict[str, pb.HostMaintenance]:
 
 
 def start(cluster: Cluster, *hosts: str, **options: object) -> list[str]:
-    """Starts a maintenance; returns what hosts wait for, each in its place."""
+    """Start a maintenance; return what hosts wait for, each in its place."""
     answer = cluster.client.maintenance.Start(pb.StartRequest(hostnames=hosts, **options))
     return [host.waiting_for for host in answer.hosts]
 
@@ -131,7 +131,7 @@ def test_a_host_goes_through_the_whole_cycle(cluster: Cluster, job: str) -> None
 
 
 def a_pool_of(cluster: Cluster, cpus: float) -> str:
-    """Creates a pool with this cpu limit; returns the warnings."""
+    """Create a pool with this cpu limit; return the warnings."""
     config = respool_pb2.ResourcePoolConfig(name=f"of {cpus} cpus")
     config.parent.value = ROOT_POOL_ID
     config.resources.add(kind="cpu", limit=cpus, share=1)

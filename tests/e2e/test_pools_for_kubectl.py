@@ -49,7 +49,7 @@ class Kubectl:
         self._client = client
 
     def deploy(self, name: str, pool: str, replicas: int) -> str:
-        """Creates a deployment of pods of one cpu each; returns the uid."""
+        """Create a deployment of pods of one cpu each; return the uid."""
         container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
         template = {
             "metadata": {"labels": {"app": name, "peloton.io/pool": pool}},

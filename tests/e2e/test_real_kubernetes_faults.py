@@ -123,7 +123,7 @@ def test_no_pod_is_forgotten_or_started_twice(plane: ControlPlane, kubelets: Fak
 
 
 def runs_of(cluster: Cluster, job: str) -> dict[str, list[PodState]]:
-    """Ends of each run that was launched, as storage has them."""
+    """End of each run that was launched, as storage has them."""
     storage = Storage(cluster.local.database)
     try:
         found: dict[str, list[PodState]] = {}

@@ -48,7 +48,7 @@ def run(cluster: Cluster, *words: object) -> Result:
 
 
 def create(cluster: Cluster, path: str, file: Path, count: int, task: dict[str, Any]) -> tuple[str, str]:
-    """Creates a job as a user does; returns the job, and the warnings."""
+    """Create a job as a user does; return the job, and the warnings."""
     config = MessageToDict(job_config("", instanceCount=count, defaultConfig=task))
     config.pop("respoolID")
     file.write_text(yaml.safe_dump(config))

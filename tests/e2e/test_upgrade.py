@@ -104,7 +104,7 @@ class Work:
         self.cluster.wait(lambda: ended.items() <= self.cluster.counts(self.batch).items(), f"the next pod {what}")
 
     def end(self) -> None:
-        """Ends all work as it should, and checks that no pod ran twice without a reason."""
+        """End all work as it should, and checks that no pod ran twice without a reason."""
         cluster = self.cluster
         self.waiting.end("healthy", "gang", "leaving", *(f"batch{i}" for i in range(STAGES + AT_A_TIME)))
         assert {self.batch: "SUCCEEDED", self.gang: "SUCCEEDED"} == {

@@ -80,7 +80,7 @@ class Life:
     # What is done.
 
     def tell(self, act: Callable[[], None]) -> None:
-        """Repeats a call until it is accepted: roles may be down. A call that was accepted without an answer is refused
+        """Repeat a call until it is accepted: roles may be down. A call that was accepted without an answer is refused
         then, or changes nothing."""
 
         def done() -> bool:
@@ -107,7 +107,7 @@ class Life:
         return lambda: count(len(self.service.volumes())) >= wanted
 
     def some_runs(self) -> Callable[[], bool]:
-        """Returns a condition: the runs of a random number of instances have been replaced."""
+        """Return a condition: the runs of a random number of instances have been replaced."""
         before, wanted = self.service.runs(), self.random.randint(1, INSTANCES)
         return lambda: sum(run > before[instance] for instance, run in self.service.runs().items()) >= wanted
 

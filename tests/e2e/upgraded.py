@@ -21,7 +21,7 @@ MIGRATE = "import sys; from services.storage.migrate import upgrade; upgrade(sys
 
 
 def unpack_last_release(folder: Path) -> Path:
-    """Unpacks and returns the tree of the last release; skips the test where the history of the repository does not
+    """Unpack and return the tree of the last release; skip the test where the history of the repository does not
     reach so far."""
     packed = subprocess.run(["git", "archive", latest().commit], cwd=ROOT, capture_output=True)
     if packed.returncode:
@@ -44,7 +44,7 @@ class Upgraded(Cluster):
         return local
 
     def replace(self, part: str, *, back: bool = False) -> None:
-        """Replaces a process by one of the present code; ``back``: of the last release."""
+        """Replace a process by one of the present code; ``back``: of the last release."""
         self.stop_part(part)
         kept = {name: value for name, value in self.local.part(part).environment.items() if name not in CODE}
         self.local.part(part).environment = {**kept, **(code_of(self.release) if back else {})}

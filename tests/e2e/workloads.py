@@ -24,7 +24,7 @@ def failures_of(cluster: Cluster, job: str) -> int:
 
 
 def again(cluster: Cluster, job: str) -> bool:
-    """Returns whether all of the job's pods run, none of them for the first time."""
+    """Return whether all of the job's pods run, none of them for the first time."""
     return 1 not in cluster.run_ids(job).values() and {"RUNNING"} == cluster.counts(job).keys()
 
 

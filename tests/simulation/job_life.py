@@ -65,7 +65,7 @@ class JobLife:
         raise NotImplementedError
 
     def begin(self) -> None:
-        """Creates the jobs."""
+        """Create the jobs."""
         raise NotImplementedError
 
     def check(self, act: Act | None = None) -> None:

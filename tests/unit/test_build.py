@@ -14,7 +14,7 @@ from tests.unit.tidy import is_below, name_of, python_files, reachable
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Returns a tree with the packages that decide the version, and another one."""
+    """Return a tree with the packages that decide the version, and another one."""
     for package in (*PACKAGES, "peloton/scheduling"):
         shutil.copytree(ROOT / package, tmp_path / package)
     return tmp_path

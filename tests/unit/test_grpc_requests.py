@@ -66,7 +66,7 @@ class LengthsOfThreads:
 
 @pytest.fixture
 async def channel() -> AsyncIterator[Any]:
-    """Returns a channel to a server that has memory for one large compressed request."""
+    """Return a channel to a server that has memory for one large compressed request."""
     requests = Requests(UnpackedMemory(UNPACKED_BYTES_MAX))
     server = grpc.aio.server(interceptors=[ErrorsToStatus("test"), requests], options=SERVER_OPTIONS)
     server.add_generic_rpc_handlers((cast(Any, Lengths()),))

@@ -43,7 +43,7 @@ def test_pymesos_is_that_of_the_package() -> None:
 
 
 def run(code: str) -> str:
-    """Returns the output of a fresh interpreter."""
+    """Return the output of a fresh interpreter."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -152,7 +152,7 @@ async def test_a_leader_that_was_stopped_asks_before_it_gives_up(is_replaced: bo
 
 @contextmanager
 def renewals_hang(table: Table) -> Iterator[None]:
-    """Makes renewals that begin within the block hang until it ends."""
+    """Make renewals that begin within the block hang until it ends."""
     before, table.renewals_hang = table.renewals_hang, Gate()
     hung = table.renewals_hang
     try:

@@ -93,7 +93,7 @@ class Story:
         return left.pop(0) if left else (NEVER_S, NEVER_S)
 
     def overlap_s(self) -> float:
-        """Returns the overlap in the time in which the leader's process ran."""
+        """Return the overlap in the time in which the leader's process ran."""
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             return runner.run(self._play())
 
@@ -115,7 +115,7 @@ class Story:
         self._woke_s = self._loop.time()
 
     def _rival(self) -> None:
-        """Tries to win at every moment, from a time on."""
+        """Try to win at every moment, from a time on."""
         if self._table.acquire(ROLE, RIVAL, "", 1_000 * TTL_S, self._loop.time()):
             self._taken_s = self._loop.time()
         else:

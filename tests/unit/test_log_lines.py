@@ -36,7 +36,7 @@ def test_a_record_has_bounded_lines_and_so_many() -> None:
 
 
 def relay_lines(script: str, log_path: Path, last: str) -> list[str]:
-    """Returns the lines that the supervisor of a printing process shows, up to the last expected one."""
+    """Return the lines that the supervisor of a printing process shows, up to the last expected one."""
     lines: list[str] = []
 
     async def run() -> None:

@@ -22,7 +22,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def names(built: Path) -> set[str]:
-    """Returns the names of all files in the wheel."""
+    """Return the names of all files in the wheel."""
     [wheel] = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())

@@ -112,7 +112,7 @@ def activities(clusters: Any) -> PlacementActivities:
 
 
 def place_in(clusters: Clusters) -> PlacementBatch:
-    """Returns the launched pods, and the count and reasons of the others."""
+    """Return the launched pods, and the count and reasons of the others."""
     activities(clusters).place_and_launch(JOB, 10)
     lease_id, placements = clusters.launched
     unplaced_count, why = clusters.unplaced
@@ -227,7 +227,7 @@ def waiting(instance: int, waited_s: float = 0.0) -> ReadyGang:
 
 
 def requeues_of(clusters: Clusters) -> tuple[list[tuple[int, int]], str]:
-    """Returns the pods that are queued again after a placement, and the reason."""
+    """Return the pods that are queued again after a placement, and the reason."""
     result = activities(clusters).place_and_launch(JOB, 10, LATE_S)
     assert result.requeued_count == sum(count for _, count in clusters.requeued[0])
     instances, reason = clusters.requeued

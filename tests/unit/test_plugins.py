@@ -27,7 +27,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "plugins"
 
 @pytest.fixture
 def registries() -> Iterator[None]:
-    """Restores the registries after the test."""
+    """Restore the registries after the test."""
     registries: tuple[dict[Any, Any], ...] = (RECIPES, POLICIES, DRIVERS)
     saved = [dict(registry) for registry in registries]
     yield
@@ -37,7 +37,7 @@ def registries() -> Iterator[None]:
 
 
 def install(folder: Path, points: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes an installed distribution with these entry points."""
+    """Make an installed distribution with these entry points."""
     info = folder / "plugin_examples-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin-examples\nVersion: 1.0\n")

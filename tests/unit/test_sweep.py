@@ -63,7 +63,7 @@ class Notes:
 
 @in_virtual_time
 async def test_lost_wake_ups_are_found_within_a_round() -> None:
-    """Notes whose signals are under way are not swept, and neither are notes of the future."""
+    """Note whose signals are under way are not swept, and neither are notes of the future."""
     notes = Notes(lost=0.0, fresh=PERIOD_S - 1, later=1_000.0)
     sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
     sweep.start()
@@ -269,7 +269,7 @@ async def test_comparisons_rest() -> None:
 
 
 async def test_counts_that_agree_rest() -> None:
-    """Counts read a row of each job, so that they are followed by a pause of a multiple of their duration, within a
+    """Count read a row of each job, so that they are followed by a pause of a multiple of their duration, within a
     bound.
     """
     now, counted_s = [0.0], list[float]()

@@ -68,7 +68,7 @@ def is_generated(path: Path) -> bool:
 
 
 def is_migration(path: Path) -> bool:
-    """Returns whether a file is a migration: frozen once it is released, it may be as long as the tables it makes."""
+    """Return whether a file is a migration: frozen once it is released, it may be as long as the tables it makes."""
     return "migrations" in path.parts
 
 

@@ -57,7 +57,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._now_s
 
     def advance(self, seconds: float) -> None:
-        """Moves the clock as if the whole process had been stopped."""
+        """Move the clock as if the whole process had been stopped."""
         self._now_s += seconds
 
     def set_default_executor(self, executor: Any) -> None:
@@ -103,7 +103,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Runs an async test on such a loop."""
+    """Run an async test on such a loop."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:

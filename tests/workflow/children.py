@@ -33,13 +33,13 @@ class Children:
         self._tell(run, job, events=1)
 
     def terminate(self: Any) -> None:
-        """Ends the workflow as an operator may do."""
+        """End the workflow as an operator may do."""
         self.failure = Failure(message="Workflow execution terminated")
         self.failure.terminated_failure_info.identity = "operator"
         self._end(self.runs[-1])
 
     def _new_child(self: Any, kind: str, workflow_id: str) -> Any:
-        """Makes a child whose calls are counted with the parent's, and fail with them."""
+        """Make a child whose calls are counted with the parent's, and fail with them."""
         activities = list(self._activities.values())
         child = type(self)(
             self.clock, self._child_kinds[kind], activities, signal=self._signal, workflow_id=workflow_id

@@ -110,13 +110,13 @@ class Cluster:
         return record
 
     def kill(self, job_id: JobId) -> None:
-        """Stops the whole job as the API does."""
+        """Stop the whole job as the API does."""
         with self.lock:
             self.storage.jobs.set_goal(job_id, JobState.KILLED, self.clock.now_ns())
             self.tell(job_id)
 
     def delete(self, job_id: JobId) -> None:
-        """Marks a job as the API does so that it is deleted once it has ended."""
+        """Mark a job as the API does so that it is deleted once it has ended."""
         with self.lock:
             self.jobs[job_id].write(goal=JobState.DELETED)
 
@@ -126,7 +126,7 @@ class Cluster:
             self.launched = {pod: host for pod, host in self.launched.items() if pod.job_id != job_id}
 
     def grow(self, job_id: JobId, pods: int) -> None:
-        """Adds instances to a job as the API does."""
+        """Add instances to a job as the API does."""
         with self.lock:
             self.jobs[job_id].write(instance_count=pods, state=JobState.INITIALIZED)
             self.tell(job_id)

@@ -14,7 +14,7 @@ HOURS_S = 1e4
 
 
 async def runs_on(story: ServerStory, job: JobId, count: int) -> None:
-    """Waits until exactly ``count`` of the job's pods run, and no others are starting or ending."""
+    """Wait until exactly ``count`` of the job's pods run, and no others are starting or ending."""
 
     def has_come_to_rest() -> bool:
         counts = story.cluster.counts(job)
@@ -53,7 +53,7 @@ async def daemon_followed_its_hosts(client: Client) -> JobId:
 
 
 async def runs_on_all_but(story: ServerStory, job: JobId, waiting: int) -> None:
-    """Waits until the other hosts run their pods and more than one step was made."""
+    """Wait until the other hosts run their pods and more than one step was made."""
     await wait_until(lambda: story.cluster.counts(job).get("RUNNING", 0) >= 1, "a pod that runs")
     looks = story.cluster.calls["step_daemon"]
     await wait_until(lambda: story.cluster.calls["step_daemon"] >= looks + 2, "two more looks")

@@ -44,7 +44,7 @@ WHY_UNFIT = infeasible_text((INFEASIBLE,))
 
 
 def is_unfit(shape: PodShape) -> bool:
-    """Returns whether the shape fits no host, compared as it is placed: with its workload."""
+    """Return whether the shape fits no host, compared as it is placed: with its workload."""
     return shape.resources == UNFIT.resources
 
 
@@ -101,7 +101,7 @@ class FakeRecords(FakeIntent):
 class FakeResourceManager(Port):
     @call
     def enqueue(self, job_id: JobId, limit: int) -> Queued:
-        """Queues pods; without a delay of admission the answer has the number of admitted ones."""
+        """Queue pods; without a delay of admission the answer has the number of admitted ones."""
         admission = self.cluster.storage.admission
         ranges = admission.queueable(job_id, limit)
         count = sum(count for _, _, count in admission.mark_pending(job_id, ranges, queue_seq=1))

@@ -52,7 +52,7 @@ class FollowedHosts(FakeHostManager):
         return record
 
     def match(self, job_id: JobId, names: Iterable[Hostname]) -> None:
-        """Sets the matching hosts: pods of the others are lost, and the daemon is notified."""
+        """Set the matching hosts: pods of the others are lost, and the daemon is notified."""
         self.matching = set(names)
         gone = [pod for pod, host in self.cluster.launched.items() if host not in self.matching]
         records = self.cluster.jobs[job_id].pods.records

@@ -69,7 +69,7 @@ class MigratedPool(CountedCalls):
         self.tell()
 
     def told(self, job_id: str) -> None:
-        """Ends the pods of the job that leave; they run again soon."""
+        """End the pods of the job that leave; they run again soon."""
         with self.lock:
             leaving, self.leaving[job_id] = self.leaving[job_id], set()
             for instance in leaving:

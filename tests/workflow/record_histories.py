@@ -287,7 +287,7 @@ async def job_cancelled(client: Client) -> JobId:
 
 
 async def job_with_storage_away(client: Client) -> JobId:
-    """Reads of storage fail as often as they are tried within the workflow task, and continue as an activity."""
+    """Read of storage fail as often as they are tried within the workflow task, and continue as an activity."""
     async with server_story(client) as story:
         job = await story.submit(10)
         await story.pods(job, "RUNNING", 10)
@@ -346,7 +346,7 @@ async def job_on_three_versions(client: Client) -> JobId:
 
 
 async def make_current(client: Client, version: str) -> None:
-    """Makes the version current as soon as the server has registered it."""
+    """Make the version current as soon as the server has registered it."""
     async with asyncio.timeout(TIMEOUT_S):
         while True:
             with suppress(RPCError):
@@ -387,7 +387,7 @@ RECIPES: tuple[Recipe, ...] = (
 
 
 def scrub(node: Any) -> Any:
-    """Returns the node without stack traces, which depend on the machine."""
+    """Return the node without stack traces, which depend on the machine."""
     if isinstance(node, dict):
         return {key: scrub(value) for key, value in node.items() if key != "stackTrace"}
     return [scrub(value) for value in node] if isinstance(node, list) else node
@@ -416,7 +416,7 @@ async def record(prefix: str = "") -> dict[str, dict[str, Any]]:
 
 
 def write(recorded: dict[str, dict[str, Any]], folder: Path = FOLDER / NEXT) -> None:
-    """Replaces the histories of the same recipes in the folder."""
+    """Replace the histories of the same recipes in the folder."""
     folder.mkdir(exist_ok=True)
     recipes = {story_of(Path(name)) for name in recorded}
     for old in folder.glob("*.json.gz"):

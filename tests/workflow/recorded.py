@@ -43,7 +43,7 @@ def changes(folder: Path = FOLDER) -> list[str]:
 
 
 def freeze(release: str, folder: Path = FOLDER) -> None:
-    """Raises FileExistsError for a release that has its histories."""
+    """Raise FileExistsError for a release that has its histories."""
     if (folder / release).exists():
         raise FileExistsError(f"histories of release {release} are frozen already")
     (folder / NEXT).rename(folder / release)

@@ -49,7 +49,7 @@ class RolledService:
     # Acts of users and hosts.
 
     def roll_out(self, batch_size: int = 0, instances: Iterable[int] = (), **spec: object) -> None:
-        """Rolls out to these instances, or to all. A newer update ends the older one."""
+        """Roll out to these instances, or to all. A newer update ends the older one."""
         with self.lock:
             self.update_count += 1
             self.acts += 1
@@ -91,7 +91,7 @@ class RolledService:
         )
 
     def find(self, instance: int) -> None:
-        """Makes a lost instance available again, without a wake-up of the workflow."""
+        """Make a lost instance available again, without a wake-up of the workflow."""
         self.pods[instance] = replace(self.pods[instance], state=PodState.RUNNING)
 
     @property
@@ -103,7 +103,7 @@ class RolledService:
         return [pod.config_version for _, pod in sorted(self.pods.items())]
 
     def read_shown(self) -> dict[str, Any]:
-        """Returns the result of a settle about the update."""
+        """Return the result of a settle about the update."""
         with self.lock:
             if self.update is None or not self.update.is_active:
                 return {}
@@ -173,7 +173,7 @@ class RolledService:
         self.ending[instance] = version
 
     def kill(self) -> int:
-        """Ends the pods that wait for it; returns their number."""
+        """End the pods that wait for it; return their number."""
         with self.lock:
             told, self.ending = self.ending, {}
             for instance, version in told.items():

@@ -43,7 +43,7 @@ class OtherRelease(Exception):
 
 
 def check_release(installed: str) -> None:
-    """Raises OtherRelease."""
+    """Raise OtherRelease."""
     if installed.split(".")[:2] != WRITTEN_FOR.split("."):
         raise OtherRelease(
             f"tests in virtual time stand on internals of temporalio {WRITTEN_FOR}, and {installed} is installed: "

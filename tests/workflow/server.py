@@ -82,7 +82,7 @@ def story_storage(story: ServerStory, **rows: Any) -> Any:
 
 
 async def wait_until(fact: Callable[[], bool], what: str) -> None:
-    """Polls until ``fact`` holds; an error names ``what`` did not happen."""
+    """Poll until ``fact`` holds; an error names ``what`` did not happen."""
     began_s = time.monotonic()
     while not fact():
         waited_s = time.monotonic() - began_s
@@ -198,7 +198,7 @@ class ServerStory:
         await wait_until(lambda: self.cluster.counts(job_id).get(state, 0) >= count, f"{count} pods {state}")
 
     def service(self, job_id: JobId, instances: int, **rolled: Any) -> RolledService:
-        """Makes the job a service, whose updates the job's workflow rolls out."""
+        """Make the job a service, whose updates the job's workflow rolls out."""
         service = RolledService(self.cluster.clock, job_id, instances, away_s=0.1, **rolled)
         service.tell = lambda: self.cluster.tell(job_id)
         self.cluster.rolled[job_id] = service

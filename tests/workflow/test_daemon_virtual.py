@@ -60,7 +60,7 @@ class Story:
         return self.until(lambda: self.running == count and sum(self.counts.values()) == len(self.hosts.seats))
 
     def stop(self) -> tuple[str, dict[str, int]]:
-        """Stops the daemon and runs both workflows to their end."""
+        """Stop the daemon and runs both workflows to their end."""
         self.cluster.kill(JOB)
         result = self.job.run()
         assert self.job.failure is None, self.job.failure

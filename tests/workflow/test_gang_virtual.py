@@ -23,12 +23,12 @@ HOLD_S = HOLD.delay_ns(1) / 1e9
 
 
 def fails(*pods: tuple[int, int]) -> Callable[[PodId], PodState]:
-    """Makes the given ``(instance, run)`` fail."""
+    """Make the given ``(instance, run)`` fail."""
     return lambda pod: PodState.FAILED if (pod.instance_id, pod.run_id) in pods else PodState.SUCCEEDED
 
 
 def promise_events(gang: Virtual, calls: Counter[str]) -> int:
-    """Returns the number of events that the docstring of the workflow promises."""
+    """Return the number of events that the docstring of the workflow promises."""
     timers = gang.commands["start_timer"]
     vain = calls["place_gang"] - calls["launch"]
     once = 2 * bool(calls["place_and_launch_gang"]) + 7 * calls["place_and_launch_gang"]

@@ -34,7 +34,7 @@ def fail_first_runs(count: int, runs: int) -> object:
 
 
 def promise_events(story: Story) -> int:
-    """Returns the number of events that the docstring of the workflow promises for a job of one run."""
+    """Return the number of events that the docstring of the workflow promises for a job of one run."""
     calls, wakes = Counter(story.workflow.calls), story.workflow.wakes
     large = 14 + 6 * calls["enqueue"] + 7 * calls["place_and_launch"]
     small = 8 + calls["enqueue"] + calls["place_and_launch"]

@@ -47,7 +47,7 @@ class Story:
         return self
 
     def end(self) -> list[str]:
-        """Runs to the end and returns the steps."""
+        """Run to the end and return the steps."""
         result = self.workflow.run()
         assert self.workflow.failure is None, self.workflow.failure
         assert result.was_down == ("DOWN" in self.host.steps)

@@ -84,7 +84,7 @@ def test_a_maintenance_moves_to_the_current_version() -> None:
 
 
 def long_job(policies: Mapping[str, float], faults: Mapping[int, Fault]) -> Virtual:
-    """Returns the workflow of a job whose first run is full after 30 events; the installation has ``policies``."""
+    """Return the workflow of a job whose first run is full after 30 events; the installation has ``policies``."""
     story = Story(admitted_max=10, policies=policies).submit(95, policies=Policies(history_events_max=30))
     story.workflow.faults.update(faults)
     assert ("SUCCEEDED", {"SUCCEEDED": 95}) == story.run()

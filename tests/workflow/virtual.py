@@ -137,7 +137,7 @@ class Virtual(Children):
         return self.result
 
     def jobs_changed(self, job_ids: Iterable[JobId], cause: str = "") -> None:
-        """Counts several calls as one signal, like the real one."""
+        """Count several calls as one signal, like the real one."""
         if not self._signal_due and not self.signals_lost:
             self._signal_due = True
             self.clock.after(self._signal_delay_s, self._deliver_signal)

@@ -27,7 +27,7 @@ class CapacityQueries:
         self._state, self._apply = state, owner.apply
 
     def find(self, pods: Sequence[PlannedPods], counts: Counts) -> list[FoundCapacity]:
-        """Returns for how many planned pods there are free resources. Leased resources count as free. ``counts`` are
+        """Return for how many planned pods there are free resources. Leased resources count as free. ``counts`` are
         for pods with spread constraints."""
         shapes = list(dict.fromkeys(each.shape for each in pods))
         fleet = self._fleet()
@@ -35,7 +35,7 @@ class CapacityQueries:
         return find_capacity(fleet, pods, barred, Spreading(fleet, everywhere(counts)) if counts else None)
 
     def for_daemon(self, shape: PodShape) -> list[DaemonHost]:
-        """Returns the registered hosts on which a daemon with such pods would run, by name, and which of them have
+        """Return the registered hosts on which a daemon with such pods would run, by name, and which of them have
         enough free resources in addition to the reservations of other daemons."""
         fleet = self._fleet()
         flags = zip(fleet.names, fleet.large_enough(shape).tolist(), fleet.fitting(shape, {}).tolist(), strict=True)
@@ -54,17 +54,17 @@ class CapacityQueries:
         return fleet
 
     def reach_daemon(self, shape: PodShape) -> DaemonReach:
-        """Returns on which registered hosts a daemon with such pods would run."""
+        """Return on which registered hosts a daemon with such pods would run."""
         return DaemonReach(*reach(shape, self._apply(self._state.daemons.kinds_for, shape)))
 
     def find_infeasible(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
-        """Returns the pods that no registered host could take even if it were empty, with the reason."""
+        """Return the pods that no registered host could take even if it were empty, with the reason."""
         unknown, kinds, version = self._apply(self._state.list_unevaluated, shapes)
         found = {shape: infeasible(shape, kinds[tuple(hosts_named(shape.constraint))]) for shape in unknown}
         return self._apply(self._state.learn, shapes, found, version)
 
     def bound_to_host(self, pods: Iterable[tuple[PodId, PodShape, Hostname]]) -> set[PodId]:
-        """Returns the pods that no host of the cluster except their own could take, even if it were empty."""
+        """Return the pods that no host of the cluster except their own could take, even if it were empty."""
         counts: dict[PodShape, int] = {}
         found: set[PodId] = set()
         for pod_id, shape, hostname in pods if self._state.are_hosts_known else ():
@@ -75,5 +75,5 @@ class CapacityQueries:
         return found
 
     def _count_takers(self, shape: PodShape, without: Hostname | None = None) -> int:
-        """Counts the hosts in service that could take the pod if they were empty."""
+        """Count the hosts in service that could take the pod if they were empty."""
         return reach(shape, self._apply(self._state.kinds_without, shape, without))[0]

@@ -85,7 +85,7 @@ class HostCache:
     # Several events, or work between them.
 
     def set_hosts(self, hosts: Iterable[RegisteredHost], name_taken: Mapping[str, str] | None = None) -> set[JobId]:
-        """Sets all registered hosts. ``name_taken`` maps names that belong to another cluster to that cluster. Returns
+        """Set all registered hosts. ``name_taken`` maps names that belong to another cluster to that cluster. Returns
         the jobs that may find hosts now."""
         taken = {Hostname(name): cluster for name, cluster in (name_taken or {}).items()}
         own_hosts = [host for host in hosts if host.hostname not in taken]
@@ -94,7 +94,7 @@ class HostCache:
         return self._owner.apply(self._state.set_hosts, own_hosts, taken)
 
     def review_holds(self, coming_back: ComingBackOf, now_s: float) -> set[JobId]:
-        """Ends holds that have expired, or whose pods no longer return; returns the jobs that may find hosts."""
+        """End holds that have expired, or whose pods no longer return; return the jobs that may find hosts."""
         gone = []
         for job_id, instances in self._owner.apply(self._state.holds_by_job).items():
             still = {pod.instance_id for pod in coming_back(job_id, instances)}
@@ -102,7 +102,7 @@ class HostCache:
         return self._owner.apply(self._state.end_holds, gone, now_s)
 
     def read_asked(self, read: Callable[[], Iterable[Sequence[PodAmounts]]]) -> None:
-        """Reads from storage the requests of the pods on each host; pods may launch and end meanwhile."""
+        """Read from storage the requests of the pods on each host; pods may launch and end meanwhile."""
         self.host_pools.begin_reading()
         pods = None
         try:
@@ -112,7 +112,7 @@ class HostCache:
 
     @contextmanager
     def launching(self, hostnames: Sequence[str]) -> Iterator[None]:
-        """Keeps hosts from being closed while a launch is under way, from its claim to its commit."""
+        """Keep hosts from being closed while a launch is under way, from its claim to its commit."""
         self._owner.apply(self._state.launch_began, hostnames)
         try:
             yield
@@ -120,14 +120,14 @@ class HostCache:
             self._owner.apply(self._state.launch_ended, hostnames)
 
     def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasible]:
-        """Returns the pods that no registered host could take even if it were empty, with the reason. Raises
+        """Return the pods that no registered host could take even if it were empty, with the reason. Raises
         Unavailable."""
         if not self.are_hosts_known:
             raise Unavailable(HOSTS_UNKNOWN)
         return self._queries.find_infeasible(shapes)
 
     def hosts(self, names: Collection[str] = ()) -> list[Host]:
-        """Returns all known hosts, or the ones with these names, by host name."""
+        """Return all known hosts, or the ones with these names, by host name."""
         avoided = self.avoidances.list_avoided(self._clock())
         known, free, reserved, pools = self._owner.apply(self._state.list_hosts)
         found = list_hosts(*known, free, avoided, self._cluster_labels, self._wall_ns(), names)
@@ -147,7 +147,7 @@ class HostCache:
         counts: Counts = NO_COUNTS,
         waiting: Sequence[WaitingPod] = (),
     ) -> HostLease:
-        """Leases hosts as ``HostState.acquire`` does; the lease names the shapes that fit no host even if it were
+        """Lease hosts as ``HostState.acquire`` does; the lease names the shapes that fit no host even if it were
         empty."""
         lease = self._owner.apply(
             self._state.acquire,

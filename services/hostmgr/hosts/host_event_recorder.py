@@ -32,7 +32,7 @@ class HostEventRecorder:
         """As the last event of each says."""
 
     def succeed(self, begun: Iterable[HostEvent]) -> None:
-        """Takes over from previous leaders before any other call: ``begun`` are their events of the kinds in
+        """Take over from previous leaders before any other call: ``begun`` are their events of the kinds in
         ``CLOSED_BY`` without an end. Reservations ended with the leader's memory; cordons are compared with the
         registered hosts."""
         for event in begun:
@@ -42,7 +42,7 @@ class HostEventRecorder:
                 self._add(host_events.reservation_lost(event, self._wall_ns()))
 
     def record_hosts(self, hosts: Sequence[RegisteredHost], but: Collection[str] = ()) -> None:
-        """Records changes of the cluster's hosts; ``but`` are unused hosts. Called by one thread. A host that is the
+        """Record changes of the cluster's hosts; ``but`` are unused hosts. Called by one thread. A host that is the
         same object as before costs next to nothing."""
         before, self._seen = self._seen, {host.hostname: host for host in hosts if host.hostname not in but}
         for hostname, host in self._seen.items():

@@ -29,7 +29,7 @@ def list_hosts(
     wall_ns: int,
     names: Collection[str] = (),
 ) -> list[Host]:
-    """Returns registered hosts, hosts that cluster operators have made unschedulable, and hosts in maintenance that are
+    """Return registered hosts, hosts that cluster operators have made unschedulable, and hosts in maintenance that are
     neither, by host name. ``avoided`` has the reason and the remaining seconds. ``cluster_labels`` apply to every host,
     including hosts that are down. ``names`` selects hosts; empty selects all."""
     if names:

@@ -35,7 +35,7 @@ class HostOwner:
         self._lock = threading.Lock()
 
     def apply(self, event: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Applies one event, or a query, at the present time; performs the effects of an event."""
+        """Apply one event, or a query, at the present time; performs the effects of an event."""
         state = self._state
         with self._lock:
             state.table.now_s, state.table.now_ns = self._clock(), self._wall_ns()
@@ -65,7 +65,7 @@ class HostOwner:
                 self._recorder.record_released(kept, is_late, launched_on)
 
     def part(self, part: T) -> T:
-        """Returns a part of the state each of whose methods and properties is applied by the owner."""
+        """Return a part of the state each of whose methods and properties is applied by the owner."""
         return cast(T, _OwnedPart(part, self))
 
 

@@ -22,7 +22,7 @@ class HostnameClaims:
         self._refused: dict[str, str] = {}
 
     def find_refused(self, registered: Collection[str]) -> Mapping[str, str]:
-        """Returns registered hosts whose name another cluster has, with that cluster."""
+        """Return registered hosts whose name another cluster has, with that cluster."""
         if self._mine is None:
             self._mine = self._records.list_claimed(self._cluster)
         is_first = not self._mine

@@ -54,13 +54,13 @@ class ClusterView:
         self.volumes_begun: dict[str, str] = {}  # id -> node, for volumes with which a pod has started
 
     def take_new_term(self) -> bool:
-        """Returns whether pods were listed again since the last call: any change may have been missed before."""
+        """Return whether pods were listed again since the last call: any change may have been missed before."""
         with self.lock:
             is_new, self._is_new_term = self._is_new_term, False
             return is_new
 
     def key(self, name: str) -> str:
-        """Returns the key of a Peloton pod in the ledger."""
+        """Return the key of a Peloton pod in the ledger."""
         return f"{self._settings.namespace}/{name}"
 
     def is_managed(self, pod: Json) -> bool:
@@ -104,7 +104,7 @@ class ClusterView:
             self._wake()
 
     def pod_found(self, pod: Json) -> None:
-        """Records a pod that was read directly. Events of the watch since then take precedence."""
+        """Record a pod that was read directly. Events of the watch since then take precedence."""
         with self.lock:
             reports = self._take(pod, is_deleted=False) if self.ledger.is_expected(key_of(pod)) else []
         self._publish(reports)
@@ -170,7 +170,7 @@ class ClusterView:
             self._unready_since.setdefault(name, time.monotonic())
 
     def evaluate(self, now_s: float, wall_s: float) -> list[PodReport]:
-        """Reports ends that no event of a watch shows: of pods on lost nodes, and of pods whose containers cannot
+        """Report ends that no event of a watch shows: of pods on lost nodes, and of pods whose containers cannot
         start. The caller holds the lock."""
         reports = self.cache.stuck(wall_s, self._settings.image_timeout_s)
         if not self._are_nodes_known:
@@ -189,7 +189,7 @@ class ClusterView:
         return reports
 
     def _loss(self, name: str) -> tuple[Cause, str, str] | None:
-        """Returns why the pods of the node are lost; None if they are not."""
+        """Return why the pods of the node are lost; None if they are not."""
         if name not in self._node_names:
             return Cause.HOST_GONE, "NodeGone", f"node {name} was taken out of the cluster"
         node = self.ledger.node(name)
@@ -201,7 +201,7 @@ class ClusterView:
         return None
 
     def pods_on(self, node: str) -> list[tuple[str, str]]:
-        """Returns namespaces and names of all live pods on the node."""
+        """Return namespaces and names of all live pods on the node."""
         with self.lock:
             keys = self.ledger.pods_on(node)
         return [(namespace, name) for namespace, _, name in (key.partition("/") for key in keys)]
@@ -210,7 +210,7 @@ class ClusterView:
         return name in self._node_names
 
     def external_pod_gone(self, pod: Json) -> None:
-        """Removes an external pod that was bound, or about to be: the watch of pods on nodes may never have shown
+        """Remove an external pod that was bound, or about to be: the watch of pods on nodes may never have shown
         it."""
         with self.lock:
             self.ledger.drop_pod(key_of(pod))
@@ -221,7 +221,7 @@ class ClusterView:
 
 
 def key_of(pod: Json) -> str:
-    """Returns the key of any pod in the ledger."""
+    """Return the key of any pod in the ledger."""
     meta = pod["metadata"]
     return f"{meta.get('namespace', '')}/{meta['name']}"
 

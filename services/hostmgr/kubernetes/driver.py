@@ -73,7 +73,7 @@ class KubernetesDriver:
     """Implements ``ClusterDriver``."""
 
     def __init__(self, settings: KubernetesSettings) -> None:
-        """Raises InvalidArgument for an access that cannot be read."""
+        """Raise InvalidArgument for an access that cannot be read."""
         self._settings = settings
         self.api = ApiServer(read_access(settings.access, settings.context))
         self.view = ClusterView(settings, self._publish, self._wake)
@@ -216,7 +216,7 @@ class KubernetesDriver:
             self._publish(found)
 
     def _update_session(self) -> None:
-        """Ends or starts the session. An interrupted watch may have missed changes, so a new session starts when it is
+        """End or start the session. An interrupted watch may have missed changes, so a new session starts when it is
         current again."""
         is_current = self._session.is_held and self._pods.is_current and self._nodes.is_current
         is_new = self.view.take_new_term() if is_current else False
@@ -323,7 +323,7 @@ class KubernetesDriver:
         return self._use.samples_of(hostname)
 
     def output_tail(self, pod: PodOnHost, limit_bytes: int) -> bytes:
-        """Returns the end of the pod's log, which has stdout and stderr in one."""
+        """Return the end of the pod's log, which has stdout and stderr in one."""
         try:
             return self._logs.tail(str(pod.pod_id), limit_bytes)
         except NotFound as error:

@@ -34,7 +34,7 @@ class Preparation:
         self.lacking = ""  # why no pod can be created; empty: no reason is known
 
     def make(self) -> None:
-        """Creates missing objects. Raises OSError, and InvalidArgument with the required act of an administrator."""
+        """Create missing objects. Raises OSError, and InvalidArgument with the required act of an administrator."""
         with self._lock:
             try:
                 prepare(self._api, self._settings)
@@ -44,7 +44,7 @@ class Preparation:
             self.lacking = ""
 
     def create_all(self, requests: Sequence[Request]) -> list[Answer | OSError]:
-        """Returns the answers to creations of pods and their objects; creations that failed for a missing object are
+        """Return the answers to creations of pods and their objects; creations that failed for a missing object are
         repeated after it was created."""
         answers = self._api.ask_all(requests)
         refused = [at for at, answer in enumerate(answers) if isinstance(answer, Answer) and is_unprepared(answer)]
@@ -57,7 +57,7 @@ class Preparation:
         return answers
 
     def make_again(self) -> bool:
-        """Returns whether pods may be created now."""
+        """Return whether pods may be created now."""
         try:
             self.make()
         except (InvalidArgument, OSError):
@@ -65,7 +65,7 @@ class Preparation:
         return True
 
     def _miss_more(self, why: str) -> None:
-        """Records that pods lack something although all objects exist: a service account, or permissions."""
+        """Record that pods lack something although all objects exist: a service account, or permissions."""
         with self._lock:
             self._miss(why)
 
@@ -76,14 +76,14 @@ class Preparation:
 
 
 def is_unprepared(answer: Answer) -> bool:
-    """Returns whether any other pod would be rejected as well."""
+    """Return whether any other pod would be rejected as well."""
     if answer.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
         return False
     return answer.status == HTTPStatus.NOT_FOUND or any(text in answer.message for text in _OF_ALL_PODS)
 
 
 def prepare(api: ApiServer, settings: KubernetesSettings) -> None:
-    """Creates missing objects. Raises OSError, and InvalidArgument with the required act of an administrator."""
+    """Create missing objects. Raises OSError, and InvalidArgument with the required act of an administrator."""
     namespace, name = settings.namespace, settings.priority_class
     body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     _ensure(api, _NAMESPACES, namespace, body, f"kubectl create namespace {namespace}")
@@ -101,7 +101,7 @@ def prepare(api: ApiServer, settings: KubernetesSettings) -> None:
 
 
 def _ensure(api: ApiServer, path: str, name: str, body: Json, command: str) -> None:
-    """Creates an object if it is missing. A user without permission to read it is assumed to have it."""
+    """Create an object if it is missing. A user without permission to read it is assumed to have it."""
     found = api.ask(Request("GET", f"{path}/{name}"))
     if found.is_ok and found.json()["metadata"].get("deletionTimestamp"):
         raise OSError(f"{path}/{name} is being deleted")

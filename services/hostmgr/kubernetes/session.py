@@ -43,7 +43,7 @@ class Session:
         self._reflector: Reflector | None = None
 
     def begin(self) -> None:
-        """Takes the lease over from its holder. Called once. Raises OSError."""
+        """Take the lease over from its holder. Called once. Raises OSError."""
         for _ in range(TRIES_MAX):
             if self._write(self._api.ask(Request("GET", f"{self._leases}/{self._name}"))):
                 break
@@ -57,18 +57,18 @@ class Session:
         self._reflector.start()
 
     def end(self) -> None:
-        """Stops watching; the lease remains unchanged."""
+        """Stop watching; the lease remains unchanged."""
         if self._reflector is not None:
             self._reflector.stop()
 
     @property
     def is_held(self) -> bool:
-        """Returns whether this process holds the lease by its last observed state."""
+        """Return whether this process holds the lease by its last observed state."""
         with self._lock:
             return self._is_held
 
     def _write(self, found: Answer) -> bool:
-        """Returns whether the lease was written; else another process wrote first. Raises OSError."""
+        """Return whether the lease was written; else another process wrote first. Raises OSError."""
         now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
         spec: Json = {"holderIdentity": self.holder, "acquireTime": now, "renewTime": now, "leaseTransitions": 0}
         body: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}

@@ -57,7 +57,7 @@ class KubernetesSettings:
 
 
 def own_name(cluster: str) -> str:
-    """Returns ``peloton-CLUSTER``, the prefix of the names of Peloton's objects: several clusters may share a
+    """Return ``peloton-CLUSTER``, the prefix of the names of Peloton's objects: several clusters may share a
     namespace. Characters that Kubernetes does not allow are replaced, and a digest keeps such clusters distinct."""
     if _OWN_NAME.fullmatch(cluster):
         return f"peloton-{cluster}"
@@ -66,7 +66,7 @@ def own_name(cluster: str) -> str:
 
 
 def read_node_selector(text: str) -> tuple[tuple[str, str], ...]:
-    """Parses ``key=value,key=value``. Raises InvalidArgument."""
+    """Parse ``key=value,key=value``. Raises InvalidArgument."""
     pairs = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, separator, value = part.partition("=")
@@ -77,7 +77,7 @@ def read_node_selector(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def read_ports(text: str) -> Ports:
-    """Parses ``first-last``; an empty text means no ports. Raises InvalidArgument."""
+    """Parse ``first-last``; an empty text means no ports. Raises InvalidArgument."""
     if not text:
         return ()
     first, separator, last = text.partition("-")

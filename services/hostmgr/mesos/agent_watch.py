@@ -47,7 +47,7 @@ class AgentWatch:
         self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
 
     def take(self, agents: Sequence[Agent]) -> None:
-        """Sets the registered agents. Raises what storage raises."""
+        """Set the registered agents. Raises what storage raises."""
         self._by_host = {agent.host.hostname: agent for agent in agents}
         self._publish([agent.host for agent in agents])
 
@@ -64,7 +64,7 @@ class AgentWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops without waiting for a read that is under way: the master may hang, and storage may be closed
+        """Stop without waiting for a read that is under way: the master may hang, and storage may be closed
         meanwhile."""
         self._stopping.set()
         self._now.set()
@@ -75,7 +75,7 @@ class AgentWatch:
         self._now.set()
 
     def connection_lost(self) -> None:
-        """Keeps the known agents after the loss of the connection: the next leader may list them only when they
+        """Keep the known agents after the loss of the connection: the next leader may list them only when they
         register again, so they count as hosts until then, or until the registration timeout of its term has passed."""
         with self._awaiting:
             self._awaited = {name: agent for name, agent in self._by_host.items() if not agent.host.withdrawn}

@@ -40,7 +40,7 @@ class Agent:
 
 
 def labels_of(hostname: str, attributes: Iterable[Json]) -> HostLabels:
-    """Returns the host labels: ``hostname``, and every attribute as text; a set yields a label for each item.
+    """Return the host labels: ``hostname``, and every attribute as text; a set yields a label for each item.
     Attributes may share a name, but none replaces the host's name."""
     pairs = [(HOSTNAME_LABEL, hostname)]
     for attribute in attributes:
@@ -57,7 +57,7 @@ def labels_of(hostname: str, attributes: Iterable[Json]) -> HostLabels:
 
 
 def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
-    """Returns an agent of a GET_AGENTS answer, with the resources available to frameworks of these roles; None if it is
+    """Return an agent of a GET_AGENTS answer, with the resources available to frameworks of these roles; None if it is
     inactive and not deactivated by an operator."""
     state, withdrawn = _withdrawn(entry)
     if not entry.get("active", True) and not withdrawn:
@@ -93,7 +93,7 @@ def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
 
 
 def _withdrawn(entry: Json) -> tuple[HostState, str]:
-    """Returns the state of an agent that an operator has drained or deactivated, and the reason why it offers
+    """Return the state of an agent that an operator has drained or deactivated, and the reason why it offers
     nothing."""
     if not entry.get("deactivated"):
         return HostState.UP, ""
@@ -107,7 +107,7 @@ def _withdrawn(entry: Json) -> tuple[HostState, str]:
 
 
 def entries(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the agents of a GET_AGENTS answer that arrives in pieces, as one JSON text each. Raises ValueError.
+    """Yield the agents of a GET_AGENTS answer that arrives in pieces, as one JSON text each. Raises ValueError.
 
     Agents that a new master recovered from its registry, and that have not registered again, are included: a cluster
     does not shrink while its master is replaced.
@@ -141,7 +141,7 @@ class AgentReader:
         self._known: dict[bytes, Agent | None] = {}
 
     def read(self, pieces: Iterable[bytes]) -> list[Agent]:
-        """Returns active agents, one per host: registered ones take precedence over recovered ones."""
+        """Return active agents, one per host: registered ones take precedence over recovered ones."""
         known: dict[bytes, Agent | None] = {}
         for entry in entries(pieces):
             key = hashlib.blake2b(entry, digest_size=16).digest()
@@ -184,7 +184,7 @@ class AgentPoller:
         return max((self._wanted_from_s if self._is_wanted else self._due_s) - self._clock(), 0.0)
 
     def poll(self, master: str) -> list[Agent]:
-        """Returns active agents. Raises OSError, ValueError; the read is then due again."""
+        """Return active agents. Raises OSError, ValueError; the read is then due again."""
         self._is_wanted, began_s = False, self._clock()
         is_done = False
         try:

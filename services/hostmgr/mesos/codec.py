@@ -62,7 +62,7 @@ def report_of(status: Json) -> PodReport:
 
 
 def _pod_status(task_id: str, agent_id: str, status: Json) -> PodStatus | None:
-    """Returns None for a task that is not Peloton's, and for a state that does not determine the pod's
+    """Return None for a task that is not Peloton's, and for a state that does not determine the pod's
     (TASK_UNREACHABLE and TASK_UNKNOWN)."""
     state, pod_id = _STATES.get(status["state"]), _pod_id(task_id)
     if state is None or pod_id is None:
@@ -130,7 +130,7 @@ class TaskTemplate:
             self._rest["health_check"] = _health_check(config.healthCheck, {})
 
     def refusal_of(self, isolators: Isolators, hostname: str) -> str:
-        """Returns why Mesos, or this agent, cannot run the task; else ""."""
+        """Return why Mesos, or this agent, cannot run the task; else ""."""
         return self.refusal or (isolators.secrets_refusal(hostname) if self._has_secrets else "")
 
     def task_info(self, pod: PodLaunch, agent_id: str, resources: list[Json], isolators: Isolators = ALL) -> Json:
@@ -187,7 +187,7 @@ def _dict(message: Any) -> Json:
 
 
 def _limits(asked: Resources, isolators: Isolators) -> Json:
-    """Returns limits for a task that takes less of its agent than it may use, as far as the agent enforces limits: an
+    """Return limits for a task that takes less of its agent than it may use, as far as the agent enforces limits: an
     agent rejects limits without the matching isolator. Mesos before 1.10 ignores limits, and restricts the task to the
     resources that it takes; every version with quotas restricts disk in this way."""
     amounts = {
@@ -220,27 +220,27 @@ def _health_check(config: task_pb2.HealthCheckConfig, ports: Mapping[str, int]) 
 
 
 def acknowledge_call(token: Token) -> Json:
-    """Returns the acknowledgement of a report, by its token."""
+    """Return the acknowledgement of a report, by its token."""
     agent_id, task_id, uuid = token
     known = {"agent_id": {"value": agent_id}, "task_id": {"value": task_id}, "uuid": uuid}
     return {"type": "ACKNOWLEDGE", "acknowledge": known}
 
 
 def reconcile_call(pods: Sequence[PodOnHost]) -> Json:
-    """Returns a request for the states of these pods, or without pods of all tasks of the framework that Mesos
+    """Return a request for the states of these pods, or without pods of all tasks of the framework that Mesos
     knows."""
     tasks = [{"task_id": {"value": str(pod.pod_id)}, "agent_id": {"value": pod.host_id}} for pod in pods]
     return {"type": "RECONCILE", "reconcile": {"tasks": tasks}}
 
 
 def kill_call(pod_id: PodId, agent_id: str) -> Json:
-    """Returns a KILL; Mesos finds the agent when none is named."""
+    """Return a KILL; Mesos finds the agent when none is named."""
     agent: Json = {"agent_id": {"value": agent_id}} if agent_id else {}
     return {"type": "KILL", "kill": {"task_id": {"value": str(pod_id)}, **agent}}
 
 
 def accept_call(offer_ids: Sequence[str], tasks: list[Json], before: Sequence[Json] = ()) -> Json:
-    """Returns an ACCEPT whose unused resources are offered again in the next allocation (refuse_seconds 0). Without
+    """Return an ACCEPT whose unused resources are offered again in the next allocation (refuse_seconds 0). Without
     tasks the offers are returned in the same way. ``before`` are operations that precede the launch."""
     offers = [{"value": offer_id} for offer_id in offer_ids]
     filters = {"refuse_seconds": 0}
@@ -251,13 +251,13 @@ def accept_call(offer_ids: Sequence[str], tasks: list[Json], before: Sequence[Js
 
 
 def decline_call(offer_ids: Sequence[str], refuse_s: float) -> Json:
-    """Returns a DECLINE: Mesos hides the declined resources for so long, unless more become free."""
+    """Return a DECLINE: Mesos hides the declined resources for so long, unless more become free."""
     offers = [{"value": offer_id} for offer_id in offer_ids]
     return {"type": "DECLINE", "decline": {"offer_ids": offers, "filters": {"refuse_seconds": refuse_s}}}
 
 
 def samples_of(rows: Sequence[Json], framework_id: str) -> list[UseSample]:
-    """Returns samples of the executors of all frameworks, except executors that the agent could not measure."""
+    """Return samples of the executors of all frameworks, except executors that the agent could not measure."""
     return [
         UseSample(
             f"{row['framework_id']}/{row['executor_id']}",
@@ -272,7 +272,7 @@ def samples_of(rows: Sequence[Json], framework_id: str) -> list[UseSample]:
 
 
 def _pod_id(text: str) -> PodId | None:
-    """Returns None for a task or executor that is not Peloton's."""
+    """Return None for a task or executor that is not Peloton's."""
     try:
         pod_id = PodId.parse(text)
         parse_job_id(pod_id.job_id)

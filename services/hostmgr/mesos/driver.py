@@ -212,7 +212,7 @@ class MesosDriver(Callbacks):
         self._controller.record_demand_met(holder, shapes)
 
     def return_resources(self, resources_ids: Sequence[str]) -> None:
-        """Returns offers. Mesos ignores a DECLINE of offers that were used."""
+        """Return offers. Mesos ignores a DECLINE of offers that were used."""
         self._offers.forget(resources_ids)
         self._controller.returns.add(resources_ids)
 
@@ -224,7 +224,7 @@ class MesosDriver(Callbacks):
     # Pods.
 
     def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
-        """Sends one ACCEPT per host."""
+        """Send one ACCEPT per host."""
         self._controller.note_used(len(launches))
         isolators = self._isolators_for(launches)
         calls: list[Json] = []
@@ -263,7 +263,7 @@ class MesosDriver(Callbacks):
         return failed
 
     def _isolators_for(self, launches: Sequence[HostLaunch]) -> dict[str, Isolators]:
-        """Returns by id the isolators of the agents on which a launch depends."""
+        """Return by id the isolators of the agents on which a launch depends."""
         asking = [
             agent
             for claim, pods in launches
@@ -276,7 +276,7 @@ class MesosDriver(Callbacks):
         return found
 
     def _volume(self, volume: VolumeRecord, pot: OfferedResources) -> tuple[list[Json], Json] | None:
-        """Returns the volume's resource entry, and the operations that create the volume if necessary; None when the
+        """Return the volume's resource entry, and the operations that create the volume if necessary; None when the
         offers lack it."""
         if (entry := pot.volumes.pop(volume.volume_id, None)) is not None:
             return ([], entry) if volume_id_of(entry) else None
@@ -319,7 +319,7 @@ class MesosDriver(Callbacks):
         self._send([reconcile_call(pods)])
 
     def _send(self, calls: Sequence[Json]) -> None:
-        """Sends calls. Raises OSError, also for a rejection."""
+        """Send calls. Raises OSError, also for a rejection."""
         if refusals := [refusal for refusal in self.send_all(calls) if refusal]:
             raise OSError(str(refusals[0]))
 

@@ -25,7 +25,7 @@ class MesosSettings:
 
 
 def framework_info(settings: MesosSettings, known_id: str | None) -> Json:
-    """Returns the FrameworkInfo. ``known_id`` is the id of an earlier registration with the cluster."""
+    """Return the FrameworkInfo. ``known_id`` is the id of an earlier registration with the cluster."""
     info: Json = {
         "user": settings.user,
         "name": "Peloton",
@@ -43,7 +43,7 @@ def framework_info(settings: MesosSettings, known_id: str | None) -> Json:
 
 
 def framework_refusal(settings: MesosSettings, master: str | None, message: str) -> str:
-    """Returns the message for a master that accepts the credentials, but not this framework."""
+    """Return the message for a master that accepts the credentials, but not this framework."""
     return (
         f"Mesos master {master} refuses the framework of principal {settings.access.principal!r} "
         f"(PELOTON_MESOS_PRINCIPAL) in role {settings.role!r} (PELOTON_MESOS_ROLE): {message}"

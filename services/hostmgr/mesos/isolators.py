@@ -53,7 +53,7 @@ class Isolators:
 
     @property
     def lacks(self) -> list[str]:
-        """Returns what is not sent to the agent."""
+        """Return what is not sent to the agent."""
         can = {"limits for cpu": self.limits_cpu, "limits for memory": self.limits_memory}
         can["pods with secrets"] = self.mounts_secrets
         return [what for what, is_possible in can.items() if not is_possible]
@@ -63,7 +63,7 @@ class Isolators:
         return f"--isolation={self.flag}" if self.flag else "it refuses them"
 
     def secrets_refusal(self, hostname: str) -> str:
-        """Returns why an agent cannot run a pod with secrets; else ""."""
+        """Return why an agent cannot run a pod with secrets; else ""."""
         if self.mounts_secrets:
             return ""
         return (
@@ -98,7 +98,7 @@ class AgentIsolators:
         self._readers.shutdown(wait=False, cancel_futures=True)
 
     def of(self, agents: Iterable[Agent]) -> dict[str, Isolators]:
-        """Returns the isolators by the ids of the agents, asking agents that are not cached."""
+        """Return the isolators by the ids of the agents, asking agents that are not cached."""
         keys = [_key(agent) for agent in agents]
         asked = [found for agent, key in zip(agents, keys, strict=True) if (found := self._ask(agent, key))]
         wait(asked, WAIT_S)
@@ -140,7 +140,7 @@ class AgentIsolators:
             )
 
     def record_refusal(self, agent: Agent, message: str) -> None:
-        """Records an agent's rejection of a limit: its flags could not be read."""
+        """Record an agent's rejection of a limit: its flags could not be read."""
         key = _key(agent)
         with self._lock:
             before = self._known.get(key, ALL)

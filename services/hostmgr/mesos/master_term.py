@@ -35,7 +35,7 @@ class MasterTerm:
         self._is_subscribed = False
 
     def end(self) -> None:
-        """Ends the subscription: another master may lead next."""
+        """End the subscription: another master may lead next."""
         self._is_subscribed = False
 
     def begin(self, master_id: str) -> None:
@@ -48,11 +48,11 @@ class MasterTerm:
 
     @property
     def is_settling(self) -> bool:
-        """Returns whether agents of an earlier master may still register with this one."""
+        """Return whether agents of an earlier master may still register with this one."""
         return not self._is_subscribed or self._clock() < self._settled_s
 
     def is_premature(self, status: Json) -> bool:
-        """Returns whether the status means only that the pod's agent is not registered, though it may still
+        """Return whether the status means only that the pod's agent is not registered, though it may still
         register."""
         is_unknown = status.get("reason") == RECONCILED and status.get("message") == UNKNOWN
         return is_unknown and status["state"] in _STATES and self.is_settling

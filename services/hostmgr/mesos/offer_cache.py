@@ -48,7 +48,7 @@ class OfferCache:
             self._volumes.pop(offer_id, None)
 
     def use(self, offer_ids: Iterable[str]) -> tuple[list[str], OfferedResources]:
-        """Removes the offers that are still valid, and returns them with all their resources."""
+        """Remove the offers that are still valid, and return them with all their resources."""
         standing, pot = [], OfferedResources()
         for offer_id in offer_ids:
             if (offered := self._offers.pop(offer_id, None)) is not None:
@@ -59,7 +59,7 @@ class OfferCache:
         return standing, pot
 
     def clear(self) -> None:
-        """Removes all offers, which end with the subscription."""
+        """Remove all offers, which end with the subscription."""
         self._offers.clear()
         self._volumes.clear()
         self._labels.clear()

@@ -61,11 +61,11 @@ class OfferReturns:
         self._offer_ids.extend(offer_ids)
 
     def clear(self) -> None:
-        """Removes all offers, which end with the subscription."""
+        """Remove all offers, which end with the subscription."""
         self._offer_ids.clear()
 
     def send(self, send_all: Callable[[Sequence[Json]], object]) -> None:
-        """Sends the returns. Raises what ``send_all`` raises; the offers are then sent the next time."""
+        """Send the returns. Raises what ``send_all`` raises; the offers are then sent the next time."""
         offer_ids: list[str] = []
         with suppress(IndexError):
             while True:
@@ -105,11 +105,11 @@ class OfferController:
 
     @property
     def period_s(self) -> float:
-        """Returns the seconds between rounds."""
+        """Return the seconds between rounds."""
         return min(self._hold_s / 4, PERIOD_MAX_S)
 
     def reset(self) -> None:
-        """Resets the state: a new subscription is not suppressed, and has not declined offers."""
+        """Reset the state: a new subscription is not suppressed, and has not declined offers."""
         with self._lock:
             self._is_suppressed = self._are_some_declined = False
             self._asked_s = self._revived_s = self._clock()
@@ -122,7 +122,7 @@ class OfferController:
             self._used_count += host_count
 
     def record_demand_met(self, holder: Holder, shapes: Iterable[PodShape]) -> None:
-        """Records that a lease found enough resources for pods of these shapes."""
+        """Record that a lease found enough resources for pods of these shapes."""
         with self._lock:
             for shape in shapes:
                 self._failed.pop((holder, shape), None)
@@ -186,7 +186,7 @@ class OfferController:
         return True
 
     def run_periodic(self) -> None:
-        """Returns offers that launches did not use, and idle ones. Raises what sending raises: it is then unknown what
+        """Return offers that launches did not use, and idle ones. Raises what sending raises: it is then unknown what
         Mesos has processed, and ``want`` requests offers when in doubt."""
         self.returns.send(self._send_all)
         with self._sending:

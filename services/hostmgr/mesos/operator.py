@@ -42,27 +42,27 @@ class Operator:
         return answer
 
     def answer_of(self, master: str, body: Json) -> Iterator[bytes]:
-        """Yields the answer to a call in pieces, for long answers."""
+        """Yield the answer to a call in pieces, for long answers."""
         with self._open(master, "POST", "/api/v1", orjson.dumps(body), LONG_TIMEOUT_S) as response:
             while piece := response.read(PIECE_BYTES):
                 yield piece
 
     def agent_state(self, address: str) -> Json:
-        """Returns the flags, frameworks and executors of an agent."""
+        """Return the flags, frameworks and executors of an agent."""
         state: Json = self._exchange(address, "GET", "/state")
         return state
 
     def flags(self, address: str, process: str) -> Json:
-        """Returns the flags of an agent, by their names."""
+        """Return the flags of an agent, by their names."""
         flags: Json = self._exchange(address, "GET", f"/{process}/flags", timeout_s=FLAGS_TIMEOUT_S)["flags"]
         return flags
 
     def browse(self, address: str, path: str) -> list[str]:
-        """Returns the paths of the files of a directory on an agent."""
+        """Return the paths of the files of a directory on an agent."""
         return [entry["path"] for entry in self._exchange(address, "GET", f"/files/browse?path={quote(path)}")]
 
     def end_of_file(self, address: str, path: str, limit_bytes: int) -> bytes:
-        """Returns the last bytes of a file on an agent."""
+        """Return the last bytes of a file on an agent."""
         url = f"/files/read?path={quote(path)}"
         size = int(self._exchange(address, "GET", f"{url}&offset=-1", timeout_s=FILE_TIMEOUT_S)["offset"])
         url = f"{url}&offset={max(0, size - limit_bytes)}"
@@ -72,7 +72,7 @@ class Operator:
         return str(json.loads(text, strict=False)["data"]).encode()
 
     def statistics(self, address: str, process: str) -> list[Json]:
-        """Returns the resource use of each executor of an agent."""
+        """Return the resource use of each executor of an agent."""
         path = f"/{process}/monitor/statistics"
         rows: list[Json] = self._exchange(address, "GET", path, timeout_s=STATISTICS_TIMEOUT_S)
         return rows
@@ -112,12 +112,12 @@ class Operator:
 
 
 def container_of(state: Json, framework_id: str, executor_id: str) -> str:
-    """Returns from an agent's state the id of the container in which an executor runs; empty when it does not run."""
+    """Return from an agent's state the id of the container in which an executor runs; empty when it does not run."""
     executors = (row["executors"] for row in state.get("frameworks", ()) if row["id"] == framework_id)
     found = (row["container"] for rows in executors for row in rows if row["id"] == executor_id)
     return str(next(found, ""))
 
 
 def stderr_path(framework_id: str, executor_id: str) -> str:
-    """Returns the virtual path under which agents serve an executor's stderr."""
+    """Return the virtual path under which agents serve an executor's stderr."""
     return f"/frameworks/{framework_id}/executors/{executor_id}/runs/latest/stderr"

@@ -62,14 +62,14 @@ CAUSES: dict[str, Cause] = {
 
 
 def is_limit_refusal(status: Json) -> bool:
-    """Returns whether an agent rejected the limits of a task, and did not start it."""
+    """Return whether an agent rejected the limits of a task, and did not start it."""
     message = status.get("message", "")
     is_named = CPU_LIMIT_REFUSED in message or MEMORY_LIMIT_REFUSED in message
     return status.get("reason") == "REASON_GC_ERROR" and is_named
 
 
 def cause_of(status: Json) -> Cause:
-    """Returns the cause in a TaskStatus. An unknown reason, as of a later Mesos, counts as no reason."""
+    """Return the cause in a TaskStatus. An unknown reason, as of a later Mesos, counts as no reason."""
     reason, message = status.get("reason", ""), status.get("message", "")
     if reason == AGENT_REMOVED and any(text in message for text in GONE_MESSAGES):
         return Cause.HOST_GONE

@@ -33,13 +33,13 @@ ANY_ROLE = "*"
 
 
 def roles_above(role: str) -> frozenset[str]:
-    """Returns the role and its ancestors: Mesos offers a role the resources that agents reserve for any of them."""
+    """Return the role and its ancestors: Mesos offers a role the resources that agents reserve for any of them."""
     parts = role.split("/")
     return frozenset("/".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
 def is_for_pods(entry: Json, roles: Collection[str]) -> bool:
-    """Returns whether pods of a framework with these roles may use the entry: it is unreserved, or reserved for one of
+    """Return whether pods of a framework with these roles may use the entry: it is unreserved, or reserved for one of
     the roles by the agent's flags. Dynamic reservations are kept for their volumes, and so are whole disks with a
     ``source`` (MOUNT, BLOCK, RAW, PATH): sandboxes of pods are on the agent's own disk, which has none.
 
@@ -56,7 +56,7 @@ def is_for_pods(entry: Json, roles: Collection[str]) -> bool:
 
 @lru_cache(maxsize=SHAPES_MAX)
 def _resources(cpu_milli: int, memory_mib: int, disk_mib: int, gpu_milli: int, extended: Extended) -> Resources:
-    """Returns one shared value for hosts of one shape: at 50,000 hosts this saves 30 MiB."""
+    """Return one shared value for hosts of one shape: at 50,000 hosts this saves 30 MiB."""
     return Resources(cpu_milli, memory_mib, disk_mib, gpu_milli, extended)
 
 
@@ -98,7 +98,7 @@ class OfferedResources:
         return tuple(sorted((int(r["begin"]), int(r["end"])) for r in ranges))
 
     def take(self, wanted: Resources, revocable: bool, ports: Iterable[int]) -> list[Json] | None:
-        """Returns entries that make up ``wanted`` (revocable applies to cpu only) and the ports; None when some are
+        """Return entries that make up ``wanted`` (revocable applies to cpu only) and the ports; None when some are
         lacking."""
         wanted = compute_needed(wanted)
         needs = {
@@ -126,7 +126,7 @@ class OfferedResources:
         return taken + port_parts
 
     def take_disk(self, size_mib: int) -> Json | None:
-        """Returns an entry of this size, cut from one that is at least as large."""
+        """Return an entry of this size, cut from one that is at least as large."""
         for position, (name, is_revocable, amount, entry) in enumerate(self.scalars):
             if name == "disk" and amount >= size_mib * 1000:
                 self.scalars[position] = (name, is_revocable, amount - size_mib * 1000, entry)
@@ -134,7 +134,7 @@ class OfferedResources:
         return None
 
     def _take_ports(self, ports: list[int]) -> list[Json] | None:
-        """Returns the entries of the ports, which are checked but not removed: the placement has assigned each to one
+        """Return the entries of the ports, which are checked but not removed: the placement has assigned each to one
         pod."""
         parts: list[Json] = []
         for entry in self.port_entries:

@@ -20,7 +20,7 @@ class Sandboxes:
         self._operator = operator
 
     def of(self, pod: PodOnHost, framework_id: str, master: str) -> Sandbox:
-        """Returns the sandbox of a pod. Raises NotFound, OSError."""
+        """Return the sandbox of a pod. Raises NotFound, OSError."""
         agent = self._agents.of_host(Hostname(pod.hostname))
         if agent is None or not agent.address:
             raise NotFound(f"host {pod.hostname} is not registered with Mesos")
@@ -30,7 +30,7 @@ class Sandboxes:
         return Sandbox(agent.address, tuple(paths), master, container_of(state, framework_id, str(pod.pod_id)))
 
     def output_tail(self, pod: PodOnHost, framework_id: str, limit_bytes: int) -> bytes:
-        """Returns the end of the pod's stderr, without lines of the executor. Raises OSError, ValueError."""
+        """Return the end of the pod's stderr, without lines of the executor. Raises OSError, ValueError."""
         agent = self._agents.of_id(pod.host_id)
         if agent is None or not agent.address:
             raise OSError(f"agent {pod.host_id} is not registered")
@@ -39,5 +39,5 @@ class Sandboxes:
 
 
 def without_executor(text: bytes) -> bytes:
-    """Returns the output without lines of the executor."""
+    """Return the output without lines of the executor."""
     return b"".join(line for line in text.splitlines(keepends=True) if not _EXECUTOR_LINE.match(line))

@@ -131,7 +131,7 @@ class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
                 self._started = False
 
     def _pause_s(self, stream: EventStream | None) -> float:
-        """Returns the seconds until the next check, or until a master may be tried again."""
+        """Return the seconds until the next check, or until a master may be tried again."""
         if stream is not None or not self._master:
             return POLL_EVERY_S
         return min(POLL_EVERY_S, max(0.0, self._not_before_s - time.monotonic()))
@@ -159,7 +159,7 @@ class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
             self._new_master = self.master_uri if ":" in self.master_uri else f"{self.master_uri}:5050"
 
     def _read(self, stream: EventStream) -> str:
-        """Handles received data; returns why the stream is over, or ""."""
+        """Handle received data; return why the stream is over, or ""."""
         try:
             records, is_open = stream.read()
             events = [orjson.loads(record) for record in records]
@@ -206,11 +206,11 @@ class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
         super().on_error(event)
 
     def forget_framework(self) -> None:
-        """Makes the next subscription register a new framework: the master has removed this one."""
+        """Make the next subscription register a new framework: the master has removed this one."""
         self._framework.pop("id", None)
 
     def start(self) -> None:
-        """Starts the driver. Raises Unavailable when ZooKeeper cannot be asked for the leading master."""
+        """Start the driver. Raises Unavailable when ZooKeeper cannot be asked for the leading master."""
         try:
             super().start()
         except Exception as error:  # kazoo's errors, some of which have no common class
@@ -221,14 +221,14 @@ class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
         super().stop(failover=True)
 
     def _get_version(self, master: str | None) -> str | None:
-        """Returns a fixed version: the stock parser fails on versions like 1.11.0-rc1, and then silently drops
+        """Return a fixed version: the stock parser fails on versions like 1.11.0-rc1, and then silently drops
         GPU_RESOURCES."""
         return "1.11.0" if master else None
 
     # Calls.
 
     def send_all(self, calls: Sequence[Json]) -> list[MesosRefusal | None]:
-        """Sends calls in order over one pipelined connection; returns an entry per call: None, or the rejection.
+        """Send calls in order over one pipelined connection; return an entry per call: None, or the rejection.
 
         Raises Disconnected when nothing was sent, OSError when it is not known what arrived.
         """
@@ -249,7 +249,7 @@ class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
                 raise
 
     def _pipe_to(self, master: str, stream_id: str) -> Pipe:
-        """Returns the connection of this subscription: an older one may lead to a master that is gone."""
+        """Return the connection of this subscription: an older one may lead to a master that is gone."""
         if self._pipe is None or self._pipe_stream_id != stream_id:
             self._lose_pipe(count=False)
             try:
@@ -271,7 +271,7 @@ class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
             self._lose_pipe()
 
     def _send(self, body: Json, path: str = "", method: str = "POST", headers: Json | None = None) -> Json:
-        """Sends one call; all of pymesos's own calls use this method."""
+        """Send one call; all of pymesos's own calls use this method."""
         refusal = self.send_all([{k: v for k, v in body.items() if k != "framework_id"}])[0]
         if refusal:
             raise refusal
@@ -283,7 +283,7 @@ def _backoff_s(failures: int) -> float:
 
 
 def local_address(master: str) -> str:
-    """Returns the address of this machine on the route to the master; with ZooKeeper, where the master is not known
+    """Return the address of this machine on the route to the master; with ZooKeeper, where the master is not known
     yet, the host name."""
     if "://" not in master:
         with suppress(OSError, ValueError), connect(master) as sock:

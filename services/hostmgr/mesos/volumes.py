@@ -18,13 +18,13 @@ RESERVED_FOR = "peloton.volume"
 
 
 def volume_id_of(entry: Json) -> str:
-    """Returns the id of a persistent volume of Peloton; empty for other resources."""
+    """Return the id of a persistent volume of Peloton; empty for other resources."""
     name: str = entry.get("disk", {}).get("persistence", {}).get("id", "")
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else ""
 
 
 def find_reserved(entry: Json) -> str:
-    """Returns the id of the volume for which disk without a volume is reserved; empty for other resources."""
+    """Return the id of the volume for which disk without a volume is reserved; empty for other resources."""
     if "disk" in entry:
         return ""
     stack = entry.get("reservations")
@@ -34,7 +34,7 @@ def find_reserved(entry: Json) -> str:
 
 
 def volumes_in(entries: Iterable[Json]) -> dict[str, Json]:
-    """Returns by id Peloton's volumes and their incomplete parts."""
+    """Return by id Peloton's volumes and their incomplete parts."""
     found: dict[str, Json] = {}
     for entry in entries:
         if volume_id := volume_id_of(entry) or find_reserved(entry):
@@ -43,12 +43,12 @@ def volumes_in(entries: Iterable[Json]) -> dict[str, Json]:
 
 
 def whole(entries: Mapping[str, Json]) -> frozenset[str]:
-    """Returns the ids in ``volumes_in`` that a pod can use."""
+    """Return the ids in ``volumes_in`` that a pod can use."""
     return frozenset(volume_id for volume_id, entry in entries.items() if volume_id_of(entry))
 
 
 def operations_to_make(volume: VolumeRecord, disk: Json, role: str, principal: str) -> tuple[list[Json], Json]:
-    """Returns the operations of an ACCEPT that create the volume, and the volume's entry. ``disk`` is an entry of an
+    """Return the operations of an ACCEPT that create the volume, and the volume's entry. ``disk`` is an entry of an
     offer, of the volume's size."""
     owner: Json = {"principal": principal} if principal else {}
     operations: list[Json] = []
@@ -66,7 +66,7 @@ def operations_to_make(volume: VolumeRecord, disk: Json, role: str, principal: s
 
 
 def calls_to_destroy(agent_id: str, entry: Json) -> list[Json]:
-    """Returns the calls of the operator API that destroy an entry of ``volumes_in`` as an agent lists it."""
+    """Return the calls of the operator API that destroy an entry of ``volumes_in`` as an agent lists it."""
     agent = {"value": agent_id}
     stack = entry.get("reservations") or []
     # Agents list both forms of a reservation, and a call accepts one.

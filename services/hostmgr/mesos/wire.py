@@ -29,7 +29,7 @@ class MesosRefusal(Exception):
 
 
 def connect(address: str, access: MesosAccess = OPEN) -> socket.socket:
-    """Opens a connection. Raises OSError."""
+    """Open a connection. Raises OSError."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     sock = socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S)
@@ -71,7 +71,7 @@ class EventStream:
         return time.monotonic() - self._heard
 
     def read(self) -> tuple[list[bytes], bool]:
-        """Returns all records that have arrived, and whether more may follow."""
+        """Return all records that have arrived, and whether more may follow."""
         is_open = True
         while is_open and not self._records:
             try:

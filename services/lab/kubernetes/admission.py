@@ -10,7 +10,7 @@ from services.lab.kubernetes.store import Store
 
 
 def check_namespace(store: Store, resource: Resource, namespace: str, name: str) -> None:
-    """Raises ApiError 404 for a missing namespace, 403 for a terminating one."""
+    """Raise ApiError 404 for a missing namespace, 403 for a terminating one."""
     entry = store.get("namespaces", "", namespace)
     if entry is None:
         raise not_found(NAMESPACES, namespace)
@@ -25,7 +25,7 @@ def check_namespace(store: Store, resource: Resource, namespace: str, name: str)
 
 
 def check_quota(store: Store, pod: Json) -> None:
-    """Raises ApiError 403 for a pod beyond the number of pods of a quota. Other limits of quotas are not enforced."""
+    """Raise ApiError 403 for a pod beyond the number of pods of a quota. Other limits of quotas are not enforced."""
     metadata = pod["metadata"]
     for entry in store.entries(QUOTAS.plural, metadata["namespace"]):
         limit = (entry.body["spec"].get("hard") or {}).get("pods")

@@ -19,7 +19,7 @@ class DeleteOptions:
 
 
 def check_preconditions(resource: Resource, body: Json, options: DeleteOptions) -> None:
-    """Raises ApiError 409 for a precondition that does not hold."""
+    """Raise ApiError 409 for a precondition that does not hold."""
     metadata = body["metadata"]
     checks = (
         ("UID", options.uid, metadata["uid"], "deleted and then recreated"),

@@ -52,7 +52,7 @@ class PodRequests:
         return json_answer(201, success(201))
 
     def _check_budgets(self, pod: Json) -> None:
-        """Raises ApiError 429 when a budget needs the pod. A budget without a number of pods allows no eviction: the
+        """Raise ApiError 429 when a budget needs the pod. A budget without a number of pods allows no eviction: the
         expected number is unknown.
         """
         store, namespace = self._registry.store, pod["metadata"]["namespace"]

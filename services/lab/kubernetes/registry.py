@@ -189,7 +189,7 @@ def _change_spec(name: str, old: Json, new: Json) -> Json:
 
 
 def check_uid(resource: Resource, stored: Json, wanted: str) -> None:
-    """Raises ApiError 409 when another object has the name."""
+    """Raise ApiError 409 when another object has the name."""
     metadata = stored["metadata"]
     if wanted and wanted != metadata["uid"]:
         place = "/".join(filter(None, (resource.plural, metadata.get("namespace"), metadata["name"])))

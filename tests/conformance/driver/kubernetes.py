@@ -46,7 +46,7 @@ class Plane(Protocol):
         ...
 
     def restart(self) -> None:
-        """Restarts the apiserver with kill -9."""
+        """Restart the apiserver with kill -9."""
         ...
 
     def close(self) -> None: ...
@@ -156,7 +156,7 @@ class EmulatedProcess:
             connection.close()
 
     def restart(self) -> None:
-        """Restarts the apiserver with kill -9."""
+        """Restart the apiserver with kill -9."""
         self._kill()
         self._process = self._begin()
 
@@ -265,7 +265,7 @@ class Kubernetes:
         self.machines.bring_back(hostname)
 
     def taint(self, hostname: str, key: str, effect: str) -> None:
-        """Adds a taint to the taints that the node has."""
+        """Add a taint to the taints that the node has."""
         path = f"/api/v1/nodes/{hostname}"
         taints = self.client.ask("GET", path).json()["spec"].get("taints", [])
         self.patch(path, {"spec": {"taints": [*taints, {"key": key, "effect": effect}]}})

@@ -119,7 +119,7 @@ class Cluster(Protocol):
         ...
 
     def measure_slack(self) -> bool:
-        """Measures slack at once, if slack is the usage gap of ordinary pods; else hosts have a fixed amount."""
+        """Measure slack at once, if slack is the usage gap of ordinary pods; else hosts have a fixed amount."""
         ...
 
     def lose_host(self, hostname: str) -> None: ...
@@ -153,7 +153,7 @@ class Lab:
         self.wait(lambda: not self.driver.unready, "a driver that is ready")
 
     def stop(self) -> None:
-        """Stops the driver, and does not stop it again at the end: a session stops once."""
+        """Stop the driver, and does not stop it again at the end: a session stops once."""
         self._drivers.remove(self.driver)
         self.driver.stop()
 
@@ -185,7 +185,7 @@ class Lab:
         return value
 
     def _quietly(self, act: Callable[[], None]) -> None:
-        """Calls a driver whose session may end meanwhile: reports that were not acknowledged come again."""
+        """Call a driver whose session may end meanwhile: reports that were not acknowledged come again."""
         try:
             act()
         except OSError:
@@ -270,7 +270,7 @@ class Lab:
         return PodLaunch(PodId(self._job.job_id, next(self._instances), 1), template, ports)
 
     def launch(self, command: str = LONG, hostname: str = "", **task: Any) -> PodOnHost:
-        """Launches one pod; on any host with offers, if none is named."""
+        """Launch one pod; on any host with offers, if none is named."""
         pod = self.pod(self.template(command, **task))
         while True:
             sessions = self.events.sessions
@@ -287,7 +287,7 @@ class Lab:
         return pod
 
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
-        """Reconciles in a session that lasts for it: after a failover one may follow another."""
+        """Reconcile in a session that lasts for it: after a failover one may follow another."""
 
         def has_reconciled() -> bool:
             try:

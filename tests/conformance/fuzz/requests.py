@@ -113,7 +113,7 @@ class Maker:
                 self._set(message, field, depth)
 
     def _mutate(self, message: Message) -> None:
-        """Gives one field somewhere below another value, or none."""
+        """Give one field somewhere below another value, or none."""
         while True:
             fields = list(message.DESCRIPTOR.fields)
             if not fields:

@@ -36,7 +36,7 @@ Make = Callable[..., World]
 
 @pytest.fixture
 def make(empty_database: Path, tmp_path: Path) -> Iterator[Make]:
-    """Makes a world with the given settings of ``Emulated``."""
+    """Make a world with the given settings of ``Emulated``."""
     ends: list[Callable[[], None]] = []
     worlds: list[World] = []
 

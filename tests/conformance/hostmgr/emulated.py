@@ -49,12 +49,12 @@ class Emulated:
         return cluster
 
     def restart(self) -> None:
-        """Replaces the master by a new one with another id, no memory, another port and new agents."""
+        """Replace the master by a new one with another id, no memory, another port and new agents."""
         self._do(self.cluster.stop())
         self.cluster = self._begin()
 
     def agent(self, name: str, action: str) -> None:
-        """Stops, freezes or starts an agent. ``stop`` is kill -9 with all its tasks; ``freeze`` cuts its network while
+        """Stop, freeze or start an agent. ``stop`` is kill -9 with all its tasks; ``freeze`` cuts its network while
         its tasks run; ``start`` brings it back."""
 
         async def act() -> None:
@@ -70,7 +70,7 @@ class Emulated:
         self._do(act())
 
     def swap_disk(self, name: str, had: dict[Any, int] | None = None) -> dict[Any, int]:
-        """Replaces the disk of a stopped agent by an empty one, or by the one that it ``had``. Returns the former
+        """Replace the disk of a stopped agent by an empty one, or by the one that it ``had``. Returns the former
         disk."""
 
         async def act() -> dict[Any, int]:
@@ -83,7 +83,7 @@ class Emulated:
         return found
 
     def set_revocable(self, name: str, milli: int) -> None:
-        """Sets the slack of the agent."""
+        """Set the slack of the agent."""
 
         async def act() -> None:
             master = self.cluster.master
@@ -92,7 +92,7 @@ class Emulated:
         self._do(act())
 
     def operate(self, name: str, type_: str, what: dict[str, Any]) -> None:
-        """Reserves resources of the agent, or creates volumes there, as an operator does."""
+        """Reserve resources of the agent, or create volumes there, as an operator does."""
 
         async def act() -> None:
             master = self.cluster.master
@@ -108,11 +108,11 @@ class Emulated:
         self._do(act())
 
     def framework(self, **info: Any) -> Other:
-        """Starts another framework on the cluster."""
+        """Start another framework on the cluster."""
         return Other(self.cluster.port, self._loop, info)
 
     def lose_registry(self) -> None:
-        """Makes a master lead whose registry is empty. Running agents take long to register with it."""
+        """Make a master lead whose registry is empty. Running agents take long to register with it."""
 
         async def act() -> None:
             self.cluster.master.failover.run(AGENTS_AWAY_S, empty_registry=True)
@@ -120,7 +120,7 @@ class Emulated:
         self._do(act())
 
     def fail_over(self) -> None:
-        """Makes another master lead that has the registry. Agents register with it at once."""
+        """Make another master lead that has the registry. Agents register with it at once."""
 
         async def act() -> None:
             self.cluster.master.failover.run(0.0)
@@ -150,7 +150,7 @@ class Other:
         self._do(self._scheduler.subscribe(**info))
 
     def offered(self) -> dict[str, dict[str, float]]:
-        """Returns the latest offer of each host, as scalars by name."""
+        """Return the latest offer of each host, as scalars by name."""
         events = [event for event in self._scheduler.events if event["type"] == "OFFERS"]
         offers = [offer for event in events for offer in event["offers"]["offers"]]
         return {
@@ -159,7 +159,7 @@ class Other:
         }
 
     def launch(self, host: str, task_id: str, cpus: float) -> None:
-        """Launches on the host's next offer. This framework keeps the rest of the offer."""
+        """Launch on the host's next offer. This framework keeps the rest of the offer."""
 
         async def act() -> None:
             offer = await self._scheduler.offer(host)

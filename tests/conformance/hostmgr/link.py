@@ -32,14 +32,14 @@ class Link:
         return f"127.0.0.1:{self._server.getsockname()[1]}"
 
     def cut(self) -> None:
-        """Ends every connection. New ones are accepted."""
+        """End every connection. New ones are accepted."""
         with self._lock:
             for sock in self._open:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
 
     def down(self) -> None:
-        """Ends every connection, and every new one, until ``up``."""
+        """End every connection, and every new one, until ``up``."""
         self._is_up = False
         self.cut()
 

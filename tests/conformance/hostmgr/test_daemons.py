@@ -47,7 +47,7 @@ def step(world: World, job: JobId) -> DaemonStep:
 
 
 def run(world: World, job: JobId, count: int) -> None:
-    """Takes steps until this number of its pods run."""
+    """Take steps until this number of its pods run."""
 
     def runs() -> bool:
         step(world, job)

@@ -21,7 +21,7 @@ def quick_follow_ups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wait_for_reconciliation(world: World, after: int) -> None:
-    """Reports that Mesos was asked about all pods, and again about the ones that it did not know."""
+    """Report that Mesos was asked about all pods, and again about the ones that it did not know."""
     wait(lambda: world.link.calls[after:].count("RECONCILE") >= 3, "questions after the first")
 
 

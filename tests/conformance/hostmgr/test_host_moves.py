@@ -39,7 +39,7 @@ def managers(url: str) -> Iterator[tuple[Manager, Manager]]:
 
 
 def step(manager: Manager, host: str) -> Step:
-    """Takes the next step of the host and returns the step."""
+    """Take the next step of the host and return the step."""
     row = manager.storage.maintenance.get(manager.cluster, host)
     due = next_step(row) if row is not None else Step.NONE
     if due in STEPS:
@@ -48,7 +48,7 @@ def step(manager: Manager, host: str) -> Step:
 
 
 def settle(manager: Manager, host: str) -> list[Step]:
-    """Takes all steps until the host has none, without repetitions."""
+    """Take all steps until the host has none, without repetitions."""
     taken: list[Step] = []
 
     def is_over() -> bool:

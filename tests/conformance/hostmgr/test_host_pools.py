@@ -111,7 +111,7 @@ class Manager:
     def job(
         self, count: int, cpu: float, type_: JobType = JobType.BATCH, spread: Sequence[str] = (), **sla: Any
     ) -> JobId:
-        """Creates a job whose pods are READY. ``spread``: labels of hosts."""
+        """Create a job whose pods are READY. ``spread``: labels of hosts."""
         config = builders.a_config(count, type_=type_, **sla)
         for label in spread:
             config.placement.spread.add(label=label)
@@ -124,7 +124,7 @@ class Manager:
         return job_id
 
     def database(self, count: int, size_mib: int, disk_mib: int = 0) -> JobId:
-        """Creates a service whose pods are READY and have volumes."""
+        """Create a service whose pods are READY and have volumes."""
         config = builders.a_config(count, type_=JobType.SERVICE)
         config.defaultConfig.command.value = "sleep"
         config.defaultConfig.resource.cpuLimit, config.defaultConfig.resource.diskLimitMb = 1.0, disk_mib

@@ -39,7 +39,7 @@ def other(world: World) -> Iterator[Other]:
 
 
 def idle(world: World) -> None:
-    """Checks that Mesos keeps all offers, perhaps since before this call."""
+    """Check that Mesos keeps all offers, perhaps since before this call."""
     wait(lambda: _is_suppressed(world.link.calls) and not world.core.cache.resources_count, "the end of all offers")
 
 
@@ -111,7 +111,7 @@ def test_a_pod_that_spreads_sees_all_hosts(world: World) -> None:
     shape = PodShape(Resources.of(1), strategy=Strategy.EMPTIEST_HOST)
 
     def elsewhere() -> bool:
-        """Reports whether a lease has another host. Mesos may offer its hosts one after the other, and the first offer
+        """Report whether a lease has another host. Mesos may offer its hosts one after the other, and the first offer
         ends the wait of a lease."""
         lease = world.core.acquire_hosts(job, [(shape, 1)])
         world.core.release(lease.lease_id)

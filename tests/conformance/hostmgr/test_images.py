@@ -48,7 +48,7 @@ def url(emulated: Emulated) -> str:
 
 @pytest.fixture(params=["endpoint", "host manager"])
 def open_at(request: pytest.FixtureRequest) -> Iterator[Open]:
-    """Makes a port on the endpoint at a URL. An empty URL means no endpoint."""
+    """Make a port on the endpoint at a URL. An empty URL means no endpoint."""
     with ExitStack() as ends:
 
         def over_grpc(url: str) -> ImagePrefetcher:

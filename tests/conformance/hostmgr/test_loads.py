@@ -24,7 +24,7 @@ class Story:
         self.samples = HostSamples(world.core, [HostLoads(world.core.cache.loads)], period_s=0.0, has_all=True)
 
     def run(self, cpu: float, share: float) -> str:
-        """Starts a pod that uses this share of its cpu and returns its host."""
+        """Start a pod that uses this share of its cpu and return its host."""
 
         def change(config: task_pb2.TaskConfig) -> None:
             config.resource.cpuLimit, config.resource.memLimitMb = cpu, 16
@@ -33,7 +33,7 @@ class Story:
         return self.world.pod(self.world.running(1, changes=[change])).host
 
     def order(self) -> list[str]:
-        """Returns the hosts in the order in which placement chooses them."""
+        """Return the hosts in the order in which placement chooses them."""
         cache = self.world.core.cache
         lease = cache.acquire(JobId("asks"), [(ASKED, 100)], 0.0)
         cache.release(lease.lease_id)

@@ -96,7 +96,7 @@ class Controller:
         return [[machine["hostname"] for machine in window["machine_ids"]] for window in windows]
 
     def answers(self) -> dict[str, list[str]]:
-        """Returns Peloton's answers about machines that are scheduled to leave."""
+        """Return Peloton's answers about machines that are scheduled to leave."""
         machines = self.mesos("GET_MAINTENANCE_STATUS").get("status", {}).get("draining_machines", [])
         return {m["id"]["hostname"]: [s["status"] for s in m.get("statuses", [])] for m in machines}
 

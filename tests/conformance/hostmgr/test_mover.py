@@ -58,7 +58,7 @@ class Moved:
         self.succeed()
 
     def succeed(self) -> None:
-        """Makes another process lead, which knows what is stored."""
+        """Make another process lead, which knows what is stored."""
         storage = self.east.storage
         settings = MoverSettings(POLICY, give_up_s=GIVE_UP_S)
         records = storage.host_pools, storage.mover, storage.pods, storage.host_pods
@@ -78,7 +78,7 @@ class Moved:
         return asyncio.run(self.service.Query(pb.QueryRequest(), CONTEXT))
 
     def turn(self, after_s: float = 0.0) -> list[str]:
-        """Takes one turn of the mover. Returns the hosts that it begins to move."""
+        """Take one turn of the mover. Returns the hosts that it begins to move."""
         self.now_s += after_s
         return [host for one in asyncio.run(self.mover.turn()) for host in one.hostnames]
 
@@ -86,7 +86,7 @@ class Moved:
         return {host: pool for pool, hosts in self.east.pools().items() for host in hosts}
 
     def finish(self, host: str) -> list[Step]:
-        """Takes all steps of a move, once its host manager knows of it and batch pods there have ended."""
+        """Take all steps of a move, once its host manager knows of it and batch pods there have ended."""
         manager = self.by_cluster["east" if host.startswith("e") else "west"]
         wait(lambda: manager.storage.maintenance.get(manager.cluster, host) is not None, f"{host} to move")
         return settle(manager, host)
@@ -140,7 +140,7 @@ def test_a_spike_takes_hosts_from_batch_and_gives_them_back(moved: Moved) -> Non
 
 
 def end(moved: Moved, job: JobId) -> None:
-    """Stops the job and ends its pods in both clusters."""
+    """Stop the job and end its pods in both clusters."""
     storage = moved.east.storage
     storage.jobs.set_goal(job, JobState.KILLED, builders.NOW)
     storage.jobs.settle(job, builders.NOW)

@@ -35,7 +35,7 @@ def hosts(prefix: str) -> tuple[HostSpec, ...]:
 
 
 def has_capacity(manager: Manager) -> bool:
-    """Reports whether all cpus of the cluster's hosts are free, which is unknown at first."""
+    """Report whether all cpus of the cluster's hosts are free, which is unknown at first."""
     with suppress(Unavailable):
         return HostManagerClient(lambda: manager.channel).free()[0].cpu_milli == 30_000
     return False
@@ -102,7 +102,7 @@ def running(manager: Manager, job_id: JobId, count: int) -> None:
 
 
 def finish(moved: Moved, host: str, leaving: JobId) -> list[Step]:
-    """Takes all steps of a move, and kills evicted pods as the workflow of their job does."""
+    """Take all steps of a move, and kills evicted pods as the workflow of their job does."""
     manager, taken = moved.by_cluster["west"], list[Step]()
     wait(lambda: manager.storage.maintenance.get(manager.cluster, host) is not None, f"{host} to move")
 

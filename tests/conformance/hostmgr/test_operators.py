@@ -15,24 +15,24 @@ SOON = {"agents_period_s": 0.1}
 
 
 def ask(world: World, call: str, host: str, **body: Any) -> None:
-    """Calls the operator API of the master about the agent of a host."""
+    """Call the operator API of the master about the agent of a host."""
     agent = world.host(host)
     address = f"{world.link.target[0]}:{world.link.target[1]}"
     world.mesos.operator.call(address, {"type": call, call.lower(): {"agent_id": {"value": agent.host_id}, **body}})
 
 
 def home(world: World, job: JobId) -> str:
-    """Returns the host of the job's pod, once it is known."""
+    """Return the host of the job's pod, once it is known."""
     return world.host(world.pod(job).host).hostname
 
 
 def ends(world: World, job: JobId) -> list[PodEvent]:
-    """Returns the ends of the runs of instance 0."""
+    """Return the ends of the runs of instance 0."""
     return [e for e in world.storage.pods.events(job, 0, None, 0) if e.state in (PodState.KILLED, PodState.LOST)]
 
 
 def read_state(world: World, host: str) -> tuple[HostState, bool]:
-    """Returns the state of the host, and whether placement avoids it."""
+    """Return the state of the host, and whether placement avoids it."""
     (found,) = (h for h in world.core.cache.hosts() if h.hostname == host)
     return found.state, bool(found.avoided)
 

@@ -52,7 +52,7 @@ class Story:
         return self.controller.run_round(self.samples.measure(), self.now_s)
 
     def run(self, cpu: float, share: float, is_revocable: bool = False) -> JobId:
-        """Starts a pod on the host that uses this share of its cpu."""
+        """Start a pod on the host that uses this share of its cpu."""
 
         def change(config: task_pb2.TaskConfig) -> None:
             config.resource.cpuLimit, config.resource.memLimitMb, config.revocable = cpu, 16, is_revocable
@@ -61,7 +61,7 @@ class Story:
         return self.world.running(1, changes=[change])
 
     def wait_held(self, milli: int) -> None:
-        """Waits until the host manager knows the resources that revocable pods hold."""
+        """Wait until the host manager knows the resources that revocable pods hold."""
 
         def count_held() -> int:
             agent = self.world.core.cache.host("h")

@@ -40,7 +40,7 @@ class World:
         return [(move.job_id, move.source, move.target) for move in self.plan(*goals).moves]
 
     def runs(self, cpu: float, count: int = 1, type_: JobType = SERVICE, **sla: int) -> str:
-        """Starts a job and waits until all of its pods run."""
+        """Start a job and wait until all of its pods run."""
         job_id = self.manager.job(count, cpu, type_, **sla)
         assert count == self.manager.start(job_id).total()
         wait(lambda: {"RUNNING": count} == self.states(job_id), "its pods to run")

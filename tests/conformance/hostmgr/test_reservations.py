@@ -13,7 +13,7 @@ RESERVATION = {"type": "DYNAMIC", "role": "peloton"}
 
 
 def wait_capacity(world: World, cpus: float, disk: float) -> None:
-    """Waits for the capacity, by the agents and by the offers."""
+    """Wait for the capacity, by the agents and by the offers."""
     expected = Resources.of(cpus, 2048, disk)
     wait(world.core.cache.host_count, "the hosts")
     wait(lambda: world.core.cache.capacity()[0] == expected, "the capacity")

@@ -61,7 +61,7 @@ class Both:
             manager.close()
 
     def job(self, pods: int, **rule: Any) -> JobId:
-        """Creates a job whose pods are READY."""
+        """Create a job whose pods are READY."""
         config = builders.a_config(pods)
         config.defaultConfig.command.value = "sleep"
         config.defaultConfig.resource.cpuLimit = 1

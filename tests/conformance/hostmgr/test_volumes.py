@@ -31,25 +31,25 @@ WRITES = "echo $PELOTON_TASK_ID >> data/log; sleep 300"
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the keeper of volumes read at every turn of the chores."""
+    """Make the keeper of volumes read at every turn of the chores."""
     monkeypatch.setattr(controller, "POLL_PERIOD_S", 0.0)
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes lists of hosts current, and treats no unavailable host as restarting."""
+    """Make lists of hosts current, and treats no unavailable host as restarting."""
     monkeypatch.setattr("peloton.lifecycle.volumes.LISTING_LAG_S", 0.0)
     monkeypatch.setattr("services.hostmgr.mesos.driver.AGENT_RESTART_S", 0.0)
 
 
 @pytest.fixture
 def listed_at_once(monkeypatch: pytest.MonkeyPatch, at_once: None) -> None:
-    """Makes a volume missing as soon as its host does not list it."""
+    """Make a volume missing as soon as its host does not list it."""
     monkeypatch.setattr(controller, "LISTING_LAG_S", 0.0)
 
 
 def a_database(world: World, count: int = 1, command: str = WRITES, size_mb: int = SIZE_MB) -> JobId:
-    """Creates a service whose pods are READY and have volumes."""
+    """Create a service whose pods are READY and have volumes."""
     config = builders.a_config(count)
     config.type = job_pb2.SERVICE
     config.defaultConfig.command.value = command
@@ -87,7 +87,7 @@ def wait_volume(world: World, job: JobId, state: VolumeState) -> VolumeRecord:
 
 
 def die_after_commit(world: World, then: Callable[[str], object] = lambda host: None) -> tuple[JobId, VolumeRecord]:
-    """Commits a launch of which Mesos never hears, and which the next host manager reports as lost. The pod is READY
+    """Commit a launch of which Mesos never hears, and which the next host manager reports as lost. The pod is READY
     again."""
     job = a_database(world)
     batch = world.place(job)
@@ -104,7 +104,7 @@ def die_after_commit(world: World, then: Callable[[str], object] = lambda host: 
 
 
 def end_runs(world: World, job: JobId) -> None:
-    """Ends the runs as an update or a restart does. The next ones are READY."""
+    """End the runs as an update or a restart does. The next ones are READY."""
     reason = TerminationReason.KILLED_FOR_RESTART
     instances = [pod.instance_id for pod in world.pods(job)]
     world.storage.disruptions.disrupt(
@@ -273,7 +273,7 @@ def test_a_lost_host_loses_its_volumes_and_may_bring_them_back(make: Make) -> No
 def test_an_agent_that_restarts_keeps_its_volumes(
     make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Reads of an agent's volumes while it restarts, even many, change nothing and cause no warning."""
+    """Read of an agent's volumes while it restarts, even many, change nothing and cause no warning."""
     monkeypatch.setattr("peloton.lifecycle.volumes.LISTING_LAG_S", 0.0)
     world = make(hosts=HOSTS, agents_period_s=0.1)
     job = running(world)

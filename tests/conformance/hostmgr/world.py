@@ -31,7 +31,7 @@ WAITING = frozenset({PodState.INITIALIZED, PodState.PENDING, PodState.READY})
 
 
 def wait(condition: Callable[[], Any], what: str) -> Any:
-    """Returns the first true value of the condition."""
+    """Return the first true value of the condition."""
     began_s = time.monotonic()
     while not (value := condition()):
         waited_s = time.monotonic() - began_s
@@ -141,7 +141,7 @@ class World:
         return self._cluster
 
     def lead(self) -> HostManagerCore:
-        """Starts a new leader."""
+        """Start a new leader."""
         more = dict(self.settings)
         settings = HostManagerSettings(lease_s=more.pop("lease_s", 30.0))
         driver = MesosDriver(MesosSettings(self.link.address, **more), self.storage.hosts)
@@ -163,13 +163,13 @@ class World:
         self.storage.close()
 
     def host(self, hostname: str) -> RegisteredHost:
-        """Adds a registered host. Its offers, and therefore its first pods, may arrive before the list of agents."""
+        """Add a registered host. Its offers, and therefore its first pods, may arrive before the list of agents."""
         return wait(lambda: self.core.cache.host(hostname), f"host {hostname}")
 
     # Jobs.
 
     def job(self, count: int = 1, command: str = LONG, **task: Any) -> JobId:
-        """Creates a job whose pods are READY."""
+        """Create a job whose pods are READY."""
         config: job_pb2.JobConfig = builders.a_config(count, **task.pop("sla", {}))
         config.defaultConfig.command.value = command
         config.defaultConfig.resource.cpuLimit = 1.0
@@ -209,7 +209,7 @@ class World:
         return self.core.launch(batch.job_id, batch.lease_id, batch.placements)
 
     def start(self, count: int = 1, command: str = LONG, **task: Any) -> JobId:
-        """Launches every pod of a new job on Mesos."""
+        """Launch every pod of a new job on Mesos."""
         job_id = self.job(count, command, **task)
         assert self.launch(self.place(job_id)) == LaunchResult(count)
         return job_id
@@ -238,12 +238,12 @@ class World:
         wait(lambda: self.states(job_id) == states, f"{states}")
 
     def history(self, job_id: JobId) -> list[tuple[int, PodState]]:
-        """Returns runs and states of instance 0, oldest first."""
+        """Return runs and states of instance 0, oldest first."""
         events = self.storage.pods.events(job_id, 0, None, 0)
         return [(e.run_id, e.state) for e in reversed(events) if e.state not in WAITING]
 
     def tasks(self) -> list[str]:
-        """Returns the pods that the master believes alive."""
+        """Return the pods that the master believes alive."""
         address = f"{self.link.target[0]}:{self.link.target[1]}"
         answer = self.mesos.operator.call(address, {"type": "GET_TASKS"})["get_tasks"]
         return sorted(
@@ -256,14 +256,14 @@ class World:
         wait(lambda: type_ in self.link.calls[after:], f"a call {type_}")
 
     def restart_master(self) -> None:
-        """Restarts the master at the same address without memory of frameworks, tasks and agents."""
+        """Restart the master at the same address without memory of frameworks, tasks and agents."""
         self.link.down()
         self.cluster.restart()
         self.link.target = self.cluster.target
         self.link.up()
 
     def lose_registry(self) -> None:
-        """Replaces the registry by an empty one, as a restarted master might: connections drop, agents and pods
+        """Replace the registry by an empty one, as a restarted master might: connections drop, agents and pods
         continue to run."""
         self.link.down()
         self.cluster.lose_registry()

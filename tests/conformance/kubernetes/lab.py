@@ -37,7 +37,7 @@ class Lab:
         self.must("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
 
     def close(self) -> None:
-        """Deletes namespace and nodes without a wait for the pods: the rest of them goes with both."""
+        """Delete namespace and nodes without a wait for the pods: the rest of them goes with both."""
         self.client.ask("DELETE", f"{self.pods}?gracePeriodSeconds=0")
         self.client.ask("DELETE", f"/api/v1/namespaces/{self.namespace}")
         for node in self._nodes:
@@ -88,7 +88,7 @@ class Lab:
         return reply
 
     def until(self, what: str, path: str, good: Callable[[Json], bool], show: Show | None = None) -> Json:
-        """Records the first answer that is good; earlier ones depend on how fast controllers are."""
+        """Record the first answer that is good; earlier ones depend on how fast controllers are."""
         until_s = time.monotonic() + TIMEOUT_S
         while True:
             reply = self.client.ask("GET", path)

@@ -108,7 +108,7 @@ def _await_ready(client: Client, name: str) -> None:
 
 
 def _is_over(state: Json, life: Life) -> bool:
-    """Returns whether the pod has come to its end, also as one that waits for an image which cannot come."""
+    """Return whether the pod has come to its end, also as one that waits for an image which cannot come."""
     if life.ending is not None:
         return "deleted" in state
     reasons = {one[-1] for one in state.get("containers", {}).values()}

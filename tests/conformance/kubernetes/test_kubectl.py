@@ -65,7 +65,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def kubectl(cluster: Cluster, tmp_path: Path) -> Kubectl:
-    """Runs a command, whose first argument is its input; the answer is what it printed."""
+    """Run a command, whose first argument is its input; the answer is what it printed."""
 
     def run(*arguments: str, sent: str = "") -> str:
         done = subprocess.run(

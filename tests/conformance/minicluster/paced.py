@@ -49,7 +49,7 @@ class LoopClock(Clock):
         return self._time() - self._began_s
 
     async def go_on_to(self, due: float) -> None:
-        """Waits until the clock has reached ``due``, and until all that was sent has arrived."""
+        """Wait until the clock has reached ``due``, and until all that was sent has arrived."""
         await asyncio.sleep(max(0.0, due - self.now()) + INSTANT_S)
 
 
@@ -70,7 +70,7 @@ class Sleeps:
         self._loop.processes_work = self._any_works
 
     async def stop(self) -> None:
-        """Ends all open sleeps: children that ended processes have left behind end with them."""
+        """End all open sleeps: children that ended processes have left behind end with them."""
         self._loop.processes_work = lambda: False
         if self._server is not None:
             self._server.close()
@@ -106,7 +106,7 @@ class Sleeps:
         writer.write(b"\n")
 
     def _any_works(self) -> bool:
-        """Returns whether a process is neither asleep nor idle. Raises RuntimeError when one has been at work for too
+        """Return whether a process is neither asleep nor idle. Raises RuntimeError when one has been at work for too
         long."""
         at_work = self._at_work()
         if at_work is None:
@@ -132,7 +132,7 @@ class Sleeps:
 
 
 def _rests(pid: int) -> bool:
-    """Returns whether the process sleeps, with no signal on the way to it."""
+    """Return whether the process sleeps, with no signal on the way to it."""
     try:
         text = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError:

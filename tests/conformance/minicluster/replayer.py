@@ -82,7 +82,7 @@ class Replay:
         return self.cluster.master.registry.by_host[host]
 
     def later(self, seconds: float, function: Callable[..., None], *args: Any) -> None:
-        """Calls a function after this many recorded seconds."""
+        """Call a function after this many recorded seconds."""
         self.cluster.clock.call_later(seconds, function, *args)
 
     def crash(self, task_id: str) -> None:
@@ -181,7 +181,7 @@ class Replay:
         await self._clock.go_on_to(now + (origin + AHEAD_S - phase - (now - self._started)) % tick)
 
     async def _before(self, line: dict[str, Any]) -> None:
-        """Waits for the events the call requires, and shortly for events it may itself cause."""
+        """Wait for the events the call requires, and shortly for events it may itself cause."""
         names = set(strings(line.get("request")))
         needed = [event for event in self._pending if event.get("_calls", 0) > 0 or names & introduces(event)]
         await self._settle(needed, LATE_S, drop=True)

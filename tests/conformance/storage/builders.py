@@ -78,14 +78,14 @@ def a_config(
 
 
 def create(storage: Storage, config: job_pb2.JobConfig, job_id: JobId | None = None) -> JobId:
-    """Creates the job without its pods."""
+    """Create the job without its pods."""
     job_id = job_id or new_job_id()
     storage.jobs.create(convert.new_job_record(job_id, config, NOW), config, NOW)
     return job_id
 
 
 def a_job(storage: Storage, count: int = 4, **config: Any) -> JobId:
-    """Creates a job whose pods are INITIALIZED."""
+    """Create a job whose pods are INITIALIZED."""
     job_id = create(storage, a_config(count, **config))
     storage.pods.create(job_id, lambda _: None)
     storage.jobs.settle(job_id, NOW)
@@ -98,7 +98,7 @@ def queue(storage: Storage, job_id: JobId, limit: int = 1_000_000, queue_seq: in
 
 
 def admit(storage: Storage, job_id: JobId) -> int:
-    """Makes every pod READY that can be."""
+    """Make every pod READY that can be."""
     queue(storage, job_id)
     job = storage.jobs.get(job_id)
     assert job is not None
@@ -106,14 +106,14 @@ def admit(storage: Storage, job_id: JobId) -> int:
 
 
 def launch(storage: Storage, job_id: JobId, limit: int = 1_000_000, cluster: str = "") -> set[int]:
-    """Makes every READY pod LAUNCHED on a host."""
+    """Make every READY pod LAUNCHED on a host."""
     ready = ready_pods(storage, job_id, limit)
     rows = [(instance, run, f"host{instance % 3}", "agent", {"http": 31000}) for instance, run in ready]
     return storage.host_pods.mark_launched(job_id, rows, NOW, cluster)
 
 
 def ready_pods(storage: Storage, job_id: JobId, limit: int = 1_000_000) -> list[tuple[int, int]]:
-    """Returns ``(instance, run)`` of the pods that could be launched: the gang if it is whole, then pods outside
+    """Return ``(instance, run)`` of the pods that could be launched: the gang if it is whole, then pods outside
     gangs."""
     gang = storage.pods.ready_gang(job_id)
     return [pod for one in [*([gang] if gang else []), *storage.pods.ready_gangs(job_id, limit)] for pod in one.pods]
@@ -126,7 +126,7 @@ def a_running_job(storage: Storage, count: int = 4, **config: Any) -> JobId:
 
 
 def run(storage: Storage, job_id: JobId) -> None:
-    """Makes every pod RUNNING that can be."""
+    """Make every pod RUNNING that can be."""
     admit(storage, job_id)
     launched = launch(storage, job_id)
     report(storage, job_id, sorted(launched), R)
@@ -143,7 +143,7 @@ def report(
     no_other_host: bool = False,
     **more: Any,
 ) -> StatusOutcome:
-    """Reports the current runs of these instances, as hosts do. ``no_other_host``: no other host could take the
+    """Report the current runs of these instances, as hosts do. ``no_other_host``: no other host could take the
     pods."""
     runs = runs_of(storage, job_id)
     statuses = [PodStatus(PodId(job_id, i, runs[i]), state, time_ns, host="host", **more) for i in instances]

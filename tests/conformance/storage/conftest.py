@@ -60,7 +60,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def open_storage(url: str, clock: Clock) -> Iterator[Callable[[], Storage]]:
-    """Opens further storages to the same database."""
+    """Open further storages to the same database."""
     opened: list[Storage] = []
 
     def open_one() -> Storage:

@@ -13,7 +13,7 @@ from services.storage.storage import Storage
 
 
 def before_write(storage: Storage, number: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls ``act`` before the write of this number, the first being 1."""
+    """Call ``act`` before the write of this number, the first being 1."""
     write, count = storage.db.write, itertools.count(1)
 
     def count_write(work: Callable[[sa.Connection], Any]) -> Any:

@@ -20,7 +20,7 @@ def service_config(count: int = 4, command: str = "v1", **sla: int | bool) -> jo
 
 
 def a_service(storage: Storage, count: int = 4, **sla: int | bool) -> JobId:
-    """Creates a service whose instances all run and whose first update is done."""
+    """Create a service whose instances all run and whose first update is done."""
     job_id = new_job_id()
     config = service_config(count, **sla)
     storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"spec", ALL_AT_ONCE, "", NOW)
@@ -46,7 +46,7 @@ def advance(storage: Storage, job_id: JobId) -> UpdateProgress:
 
 
 def turn(storage: Storage, job_id: JobId, broken_version: int = 0, starts: bool = True) -> UpdateProgress:
-    """Takes one step of the update and lets the cluster follow: pods end, are queued and start, and pods of a broken
+    """Take one step of the update and lets the cluster follow: pods end, are queued and start, and pods of a broken
     version fail. Checks that settling predicts the step."""
     said = storage.jobs.settle(job_id, NOW)
     before = storage.updates.get(said.update_id)
@@ -69,7 +69,7 @@ def turn(storage: Storage, job_id: JobId, broken_version: int = 0, starts: bool 
 
 
 def roll(storage: Storage, job_id: JobId, broken_version: int = 0) -> UpdateProgress:
-    """Takes turns until the update has ended."""
+    """Take turns until the update has ended."""
     for _ in range(1_000):
         progress = turn(storage, job_id, broken_version)
         if progress.is_finished:

@@ -29,7 +29,7 @@ def job_of(storage: Storage, job_id: JobId) -> JobRecord:
 
 
 def launch(storage: Storage, job_id: JobId, cluster: str = "") -> None:
-    """Runs every READY pod in the cluster that its shape allows, and in A if it allows any."""
+    """Run every READY pod in the cluster that its shape allows, and in A if it allows any."""
     for gang in storage.pods.ready_gangs(job_id, 1_000):
         (instance, run), said = gang.pods[0], describe(gang.shape.constraint) if gang.shape.constraint else ""
         where = cluster or (B if said in ("label peloton/cluster=b", "label peloton/cluster=a < 1") else A)
@@ -74,7 +74,7 @@ def migrate(storage: Storage, job_id: JobId, **spec: object) -> Migration:
 
 
 def run_to_the_end(storage: Storage, migration: Migration, *jobs: JobId) -> list[int]:
-    """Takes turns until the migration is over. Returns the number of instances that moved in each."""
+    """Take turns until the migration is over. Returns the number of instances that moved in each."""
     moved = [0]
     for _ in range(100):
         progress = storage.migrations.advance(migration.migration_id)

@@ -16,7 +16,7 @@ A, B = "a", "b"
 
 
 def a_job_in_both(storage: Storage, **config: object) -> JobId:
-    """Creates a job whose instances 0 and 1 are RUNNING on host0 and host1 of A, and 2 and 3 on hosts of B."""
+    """Create a job whose instances 0 and 1 are RUNNING on host0 and host1 of A, and 2 and 3 on hosts of B."""
     job_id = a_job(storage, 4, **config)  # type: ignore[arg-type]
     admit(storage, job_id)
     for cluster, instances in ((A, (0, 1)), (B, (2, 3))):

@@ -28,7 +28,7 @@ ROUNDS = 8
 
 
 def together(*calls: Callable[[], Any]) -> list[Any]:
-    """Returns the results of calls that all start at the same moment."""
+    """Return the results of calls that all start at the same moment."""
     barrier = threading.Barrier(len(calls))
 
     def one(call: Callable[[], Any]) -> Any:

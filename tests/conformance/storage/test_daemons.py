@@ -32,7 +32,7 @@ def follow(storage: Storage, job: JobId, *names: str, cluster: str = HERE, now_n
 
 
 def run(storage: Storage, job: JobId, cluster: str = HERE, but: Collection[str] = ()) -> list[Hostname]:
-    """Runs all waiting instances except the ones of these hosts. Returns the hosts on which they run."""
+    """Run all waiting instances except the ones of these hosts. Returns the hosts on which they run."""
     waiting = [pod for pod in storage.daemons.waiting(job, cluster, -1, 100) if pod.hostname not in but]
     storage.daemons.skip_queue(job, [pod.instance_id for pod in waiting], NOW)
     rows = [(pod.instance_id, pod.run_id, pod.hostname, "agent", {}) for pod in waiting]

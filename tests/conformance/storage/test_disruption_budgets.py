@@ -13,7 +13,7 @@ WEST, EAST = "west", "east"
 
 
 def two_clusters(storage: Storage, maximum: int) -> JobId:
-    """Creates a service with three instances in the west and two in the east."""
+    """Create a service with three instances in the west and two in the east."""
     job_id, config = new_job_id(), service_config(5, maximumUnavailableInstances=maximum)
     storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"spec", ALL_AT_ONCE, "", NOW)
     turn(storage, job_id, starts=False)

@@ -32,7 +32,7 @@ REPORTED = "queued again: no hosts for all 3 members of the gang in 600 s"
 
 
 def a_gang(storage: Storage, count: int = 4, queue_seq: int = 7, retries: int = 3) -> str:
-    """Creates READY pods, the first three of which are a gang."""
+    """Create READY pods, the first three of which are a gang."""
     job_id = world.a_job(storage, count, minimumRunningInstances=3, retries=retries)
     world.queue(storage, job_id, queue_seq=queue_seq)
     storage.admission.mark_ready([(job_id, 0, count)])

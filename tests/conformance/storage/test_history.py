@@ -31,7 +31,7 @@ def add_hour(storage: Storage, start_s: int = T0, but: range = range(0)) -> None
 
 
 def counts(storage: Storage) -> tuple[int, int]:
-    """Counts samples and pages."""
+    """Count samples and pages."""
 
     def count(conn: sa.Connection, table: sa.Table) -> int:
         return int(conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())

@@ -28,7 +28,7 @@ Kind = HostEventKind
 
 
 def list_events(storage: Storage, hostname: str = H1) -> list[tuple[str, str]]:
-    """Returns kind and text of each event, the oldest first."""
+    """Return kind and text of each event, the oldest first."""
     events = storage.host_events.page(hostname)
     assert all(event.cluster == C for event in events)
     return [(event.kind.value, event.text) for event in reversed(events)]

@@ -27,7 +27,7 @@ def now(records: HostPoolRecords) -> HostPools:
 
 @pytest.fixture
 def records(storage: Storage) -> HostPoolRecords:
-    """Stores the hosts h1 and h2 of one cluster and h3 of another one. h4 is DOWN for maintenance."""
+    """Store the hosts h1 and h2 of one cluster and h3 of another one. h4 is DOWN for maintenance."""
     storage.hosts.claim("a", ["h1", "h2"])
     storage.hosts.claim("b", ["h3"])
     storage.maintenance.request("b", [MaintenanceRequest(Hostname("h4"), "10.0.0.4")], 1, NOW)

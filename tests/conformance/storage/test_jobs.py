@@ -64,7 +64,7 @@ def test_an_id_is_used_once(storage: Storage) -> None:
 
 
 def test_unknown_jobs(storage: Storage) -> None:
-    """Reads of unknown jobs return an empty answer, or raise NotFound where there is none."""
+    """Read of unknown jobs return an empty answer, or raise NotFound where there is none."""
     unknown = new_job_id()
 
     assert storage.jobs.get(unknown) is None

@@ -17,7 +17,7 @@ from tests.conformance.storage.builders import NOW, SECOND, a_config
 def create_named_job(
     storage: Storage, number: int, name: str, pool: str = "p1", start: str = "00", state: JobState = JobState.RUNNING
 ) -> JobId:
-    """Creates job ``number`` so many seconds after the others."""
+    """Create job ``number`` so many seconds after the others."""
     config = a_config(1)
     config.name, config.respoolID.value = name, pool
     job_id = JobId(f"{start}a1b2c3-0000-4000-8000-00000000000{number}")

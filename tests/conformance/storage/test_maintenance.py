@@ -39,7 +39,7 @@ def make_requests(*names: str, **options: int) -> list[MaintenanceRequest]:
 
 
 def rows(storage: Storage, cluster: str = C) -> dict[str, tuple[HostState, HostState]]:
-    """Returns the rows in the order of the requests."""
+    """Return the rows in the order of the requests."""
     return {host.hostname: (host.state, host.goal) for host in storage.maintenance.all(cluster)}
 
 

@@ -18,7 +18,7 @@ WEB, EU = ("app", "web"), ("zone", "eu")
 
 
 def create_labelled_job(storage: Storage, count: int, constraint: bool = False) -> JobId:
-    """Creates an admitted job. Instance 1 has an additional zone."""
+    """Create an admitted job. Instance 1 has an additional zone."""
     config = a_config(count)
     config.defaultConfig.ClearField("labels")
     config.defaultConfig.labels.add(key=WEB[0], value=WEB[1])

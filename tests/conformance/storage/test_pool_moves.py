@@ -21,7 +21,7 @@ TOP = (ENG, "/eng")
 
 @pytest.fixture
 def pools(storage: Storage) -> Storage:
-    """Creates /eng with /eng/maps and /eng/maps/routes under it, and /other."""
+    """Create /eng with /eng/maps and /eng/maps/routes under it, and /other."""
     for pool_id, above in ((ENG, ROOT_POOL_ID), (MAPS, ENG), (ROUTES, MAPS), (OTHER, ROOT_POOL_ID)):
         create(storage, pool_id, above)
     return storage
@@ -32,7 +32,7 @@ def create(storage: Storage, pool_id: RespoolId, above: RespoolId) -> None:
 
 
 def a_service(storage: Storage, pool: RespoolId) -> JobId:
-    """Creates a service with an instance in A."""
+    """Create a service with an instance in A."""
     job_id, config = new_job_id(), service_config(1)
     config.name, config.respoolID.value = "web", pool
     storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW)

@@ -217,7 +217,7 @@ def test_jobs_cannot_be_sorted_by_anything(storage: Storage) -> None:
 
 @pytest.fixture
 def mixed_job(storage: Storage) -> JobId:
-    """Creates 0 RUNNING, 1 FAILED, 2 SUCCEEDED on hosts 0-2, 3 KILLED before launch, and 4 INITIALIZED. 2 is
+    """Create 0 RUNNING, 1 FAILED, 2 SUCCEEDED on hosts 0-2, 3 KILLED before launch, and 4 INITIALIZED. 2 is
     `special`."""
     config = world.a_config(5, maximumRunningInstances=3)
     config.instanceConfig[2].name = "special"

@@ -122,7 +122,7 @@ class Life:
         assert set() == self.storage.host_pods.mark_launched(self.job_id, rows, self.now_ns)
 
     def requeue(self) -> None:
-        """Queues the gang again, as the workflow of its launch does after a failed placement."""
+        """Queue the gang again, as the workflow of its launch does after a failed placement."""
         gone = self.storage.admission.requeue_gang(self.job_id, REQUEUED)
         assert gone.held_until_ns == 0 or gone.held_until_ns > self.storage.db.clock_ns()
         for _, start, count in gone.queued:

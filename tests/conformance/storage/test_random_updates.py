@@ -106,7 +106,7 @@ class Cluster:
         return set(sla.missing_of({p.instance_id: p for p in pods(self.storage, self.job_id)}))
 
     def added(self) -> set[int]:
-        """Returns the instances that have never run, which are missing although no act has taken them down."""
+        """Return the instances that have never run, which are missing although no act has taken them down."""
         return {p.instance_id for p in pods(self.storage, self.job_id) if not p.started_ns and p.prev_run_id == 0}
 
     def config(self, count):  # type: ignore[no-untyped-def]
@@ -115,7 +115,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def shared(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    """Opens one database for all lives, each with a service of its own, since opening one costs more than a life."""
+    """Open one database for all lives, each with a service of its own, since opening one costs more than a life."""
     path = tmp_path_factory.mktemp("lives") / "storage.db"
     shutil.copy(sqlite_template, path)
     storage = Storage(f"sqlite:///{path}", Clock())

@@ -43,7 +43,7 @@ def begin(storage: Storage, job_id: JobId, instances: Sequence[int]) -> list[int
 
 
 def end_and_queue(storage: Storage, job_id: JobId) -> None:
-    """Ends the pods of the moves and makes them READY again."""
+    """End the pods of the moves and make them READY again."""
     ended = [pod.instance_id for pod, *_ in storage.host_pods.mark_killing(job_id, 1_000)]
     world.report(storage, job_id, ended, K)
     world.settle_all(storage, job_id)

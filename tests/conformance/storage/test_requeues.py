@@ -19,7 +19,7 @@ REPORTED = "queued again, 1 attempt failed, the next in 30 s: 0 of 3 hosts meet 
 
 
 def read_backoffs(storage: Storage, job_id: str) -> dict[int, int]:
-    """Returns by instance the end of the backoff of PENDING pods."""
+    """Return by instance the end of the backoff of PENDING pods."""
     (found,) = (one for one in storage.admission.snapshot().jobs if one.job.job_id == job_id)
     return {i: span.held_until_ns for span in found.pending for i in range(span.start, span.start + span.count)}
 

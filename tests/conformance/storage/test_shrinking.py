@@ -18,7 +18,7 @@ def stop(storage: Storage, job_id: JobId) -> None:
 
 
 def begin_shrinking(storage: Storage, count: int, to: int) -> JobId:
-    """Creates a service whose instances above ``to`` are being killed."""
+    """Create a service whose instances above ``to`` are being killed."""
     job_id = a_service(storage, count)
     update(storage, job_id, service_config(to))
     storage.updates.advance(job_id, NOW)

@@ -29,7 +29,7 @@ HEALTH = [HealthState.DISABLED, HealthState.HEALTHY, HealthState.UNHEALTHY]
 
 
 def scramble(conn: sa.Connection, job_id: JobId, drawn: random.Random) -> Pods:
-    """Puts pods in any condition, and deletes some."""
+    """Put pods in any condition, and delete some."""
     mine = POD.c.job_id == job_id
     for instance in range(COUNT):
         if drawn.random() < 0.1:
@@ -52,7 +52,7 @@ def scramble(conn: sa.Connection, job_id: JobId, drawn: random.Random) -> Pods:
 
 
 def an_update(job_id: JobId, drawn: random.Random) -> UpdateRecord:
-    """Creates an update at any point of its life. Often it touches few instances, or nearly all."""
+    """Create an update at any point of its life. Often it touches few instances, or nearly all."""
     sets: dict[str, set[int]] = {name: set() for name in ("added", "updated", "removed", "current", "done", "failed")}
     touched = drawn.choice([0.1, 0.5, 0.9, 1])
     for instance in range(COUNT + 4):

@@ -37,7 +37,7 @@ def config_of(count: int = 2, size_mb: int = 500, pool: str = "") -> job_pb2.Job
 
 
 def a_database(storage: Storage, count: int = 2, job_id: JobId | None = None, **more: Any) -> JobId:
-    """Creates a service whose pods are READY."""
+    """Create a service whose pods are READY."""
     job_id, config = job_id or new_job_id(), config_of(count, **more)
     storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW)
     turn(storage, job_id, starts=False)
@@ -62,7 +62,7 @@ def report(storage: Storage, job_id: JobId, instances: Iterable[int], state: Pod
 
 
 def rerun(storage: Storage, job_id: JobId) -> None:
-    """Ends the runs of all instances. Their next ones are READY."""
+    """End the runs of all instances. Their next ones are READY."""
     report(storage, job_id, of_job(storage, job_id), L, cause=Cause.HOST_LOST)
     storage.jobs.settle(job_id, NOW)
     admit(storage, job_id)
@@ -288,7 +288,7 @@ def test_volumes_outlive_their_job(storage: Storage) -> None:
 
 
 def remove(storage: Storage, job_id: JobId) -> None:
-    """Deletes the job and its pods."""
+    """Delete the job and its pods."""
     storage.updates.abort_active(job_id, NOW)
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     killed = storage.host_pods.mark_killing(job_id, 10, cluster="east")

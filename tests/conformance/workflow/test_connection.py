@@ -93,7 +93,7 @@ async def test_a_server_that_is_secured_is_found_with_its_certificates_only(temp
 
 @contextmanager
 def asking_for_a_key(seen: list[dict[str, Any]]) -> Iterator[str]:
-    """Yields the address of a server that requires a key as Temporal Cloud does; ``seen`` has the metadata of calls."""
+    """Yield the address of a server that requires a key as Temporal Cloud does; ``seen`` has the metadata of calls."""
 
     def system_info(request: bytes, context: grpc.ServicerContext) -> bytes:
         seen.append(dict(context.invocation_metadata()))

@@ -53,7 +53,7 @@ NEVER = (Step(5, 10**9, 10**9),)
 
 @pytest.fixture
 async def client(temporal_address: str, monkeypatch: pytest.MonkeyPatch) -> Client:
-    """Connects to a namespace of the test: versions of the test before would be known there for some seconds."""
+    """Connect to a namespace of the test: versions of the test before would be known there for some seconds."""
     monkeypatch.setattr(worker_versions, "PERIOD_S", 0.5)
     monkeypatch.setattr(worker_versions, "CONFIRM_S", 1.0)
     return await connect(connect_config(temporal_address, next(NAMESPACES)), "worker", is_lazy=False)
@@ -116,7 +116,7 @@ async def wake(story: ServerStory, job: JobId) -> list[str]:
 
 
 async def goes_on(story: ServerStory, job: JobId, version: str) -> None:
-    """Waits until the woken job is on the version. One more wake-up may begin on the last one: the server propagates
+    """Wait until the woken job is on the version. One more wake-up may begin on the last one: the server propagates
     another current version to its parts one after the other."""
 
     async def is_there() -> bool:

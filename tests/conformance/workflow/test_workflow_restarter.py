@@ -53,7 +53,7 @@ QUIET = Policies(look_again_s=600.0, retry_s=600.0, retry_max_s=600.0, count_s=6
 
 @pytest.fixture
 async def client(temporal_address: str) -> Client:
-    """Connects to a namespace of these tests: workflows are counted there to find out whether some are missing."""
+    """Connect to a namespace of these tests: workflows are counted there to find out whether some are missing."""
     return await Client.connect(temporal_address, namespace=RESTARTED)
 
 

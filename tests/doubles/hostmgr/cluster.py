@@ -147,7 +147,7 @@ class MemoryCluster:
     # Sessions.
 
     def connect(self, events: DriverEvents) -> None:
-        """Starts a session; the previous one ends."""
+        """Start a session; the previous one ends."""
         with self.lock:
             self.disconnect()
             self._events = events
@@ -168,7 +168,7 @@ class MemoryCluster:
         return events is not None and self._events is events
 
     def fail_over(self) -> None:
-        """Starts another control plane: pods keep running, and the session starts again."""
+        """Start another control plane: pods keep running, and the session starts again."""
         with self.lock:
             if self._events is not None:
                 self.connect(self._events)
@@ -225,7 +225,7 @@ class MemoryCluster:
         return f"{prefix}{self._count}"
 
     def _note(self, pod_id: PodId, state: PodState, host: MemoryHost | None, cause: Cause = Cause.PROGRAM) -> None:
-        """Reports the state until the report is acknowledged."""
+        """Report the state until the report is acknowledged."""
         report = self._report(pod_id, state, host, cause, (str(pod_id), self._next("U")))
         queue = self.reports.setdefault(pod_id, deque())
         queue.append(report)
@@ -324,7 +324,7 @@ class MemoryCluster:
                 self.answer([pod_id])
 
     def answer(self, pod_ids: Sequence[PodId]) -> None:
-        """Reports the states of these pods, except pods with unacknowledged reports."""
+        """Report the states of these pods, except pods with unacknowledged reports."""
         with self.lock:
             running = self.running()
             for pod_id in pod_ids:
@@ -340,7 +340,7 @@ class MemoryCluster:
 
 
 def _ordinary(pod: PodLaunch) -> Resources:
-    """Returns the ordinary resources that a pod takes."""
+    """Return the ordinary resources that a pod takes."""
     return ordinary(pod.taken, pod.template.revocable)
 
 

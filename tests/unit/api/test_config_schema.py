@@ -36,7 +36,7 @@ FILES_OF_USERS = {
 
 
 def data_of(text: str) -> Any:
-    """Parses a file like an editor: keys are strings, and so is every value but numbers, booleans and nulls."""
+    """Parse a file like an editor: keys are strings, and so is every value but numbers, booleans and nulls."""
     return _plain(yaml.safe_load(text))
 
 
@@ -53,7 +53,7 @@ def faults(name: str, text: str) -> list[str]:
 
 
 def refusal(name: str, text: str) -> str:
-    """Returns the fault that the command line finds, or else the api without knowledge of a cluster."""
+    """Return the fault that the command line finds, or else the api without knowledge of a cluster."""
     try:
         message: Any = load_message(text, FILES[name].message)
         if name == "pool":
@@ -164,7 +164,7 @@ def test_a_schema_never_refuses_what_would_be_taken(data: st.DataObject, path: s
 
 
 def _number_keys(value: Any) -> Any:
-    """Returns the content with integer keys, as in a file."""
+    """Return the content with integer keys, as in a file."""
     if isinstance(value, dict):
         return {int(key) if key.isdigit() else key: _number_keys(item) for key, item in value.items()}
     return [_number_keys(item) for item in value] if isinstance(value, list) else value

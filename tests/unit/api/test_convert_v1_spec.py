@@ -120,7 +120,7 @@ def test_the_sla_overrules_the_pods(has_sla: bool, has_default: bool, revocable:
 
 
 def several() -> pod_pb2.PodSpec:
-    """Returns a pod whose containers share a folder, in v1alpha's own fields."""
+    """Return a pod whose containers share a folder, in v1alpha's own fields."""
     pod = pod_pb2.PodSpec()
     pod.volumes.add(name="shared", type=volume_pb2.VolumeSpec.VOLUME_TYPE_EMPTY_DIR).empty_dir.size_in_mb = 8
     host = pod.volumes.add(name="host", type=volume_pb2.VolumeSpec.VOLUME_TYPE_HOST_PATH)
@@ -172,7 +172,7 @@ def test_a_spec_of_several_containers_read_back_means_the_same() -> None:
 
 
 def strip_container(container: pod_pb2.ContainerSpec) -> pod_pb2.ContainerSpec:
-    """Removes all fields but v1alpha's own."""
+    """Remove all fields but v1alpha's own."""
     for field in ("container", "command", "executor"):
         container.ClearField(field)  # type: ignore[arg-type]
     return container

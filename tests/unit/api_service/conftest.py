@@ -42,7 +42,7 @@ def pool(respool_id: RespoolId, parent: str, name: str, cpu_milli: int) -> PoolS
 
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a template file with the pools / -> /eng -> /eng/maps, where /eng/maps has 12 cpu; tests copy it."""
+    """Return a template file with the pools / -> /eng -> /eng/maps, where /eng/maps has 12 cpu; tests copy it."""
     path = tmp_path_factory.mktemp("api") / "peloton.db"
     migrate.upgrade(f"sqlite:///{path}")
     storage = Storage(f"sqlite:///{path}")
@@ -105,7 +105,7 @@ def tasks(channel: grpc.aio.Channel) -> Any:
 
 @pytest.fixture
 def v1(channel: grpc.aio.Channel) -> Any:
-    """Returns a stub of v1alpha's JobService."""
+    """Return a stub of v1alpha's JobService."""
     return JobServiceStub(channel)
 
 
@@ -121,7 +121,7 @@ def updates(channel: grpc.aio.Channel) -> Any:
 
 @pytest.fixture
 async def job(jobs: Any, config: Callable[..., job_pb2.JobConfig], storage: Storage, wakes: RecordedWakes) -> JobId:
-    """Creates a job of four pods in state INITIALIZED; instance 2 is called "odd"."""
+    """Create a job of four pods in state INITIALIZED; instance 2 is called "odd"."""
     wanted = config(4)
     wanted.instanceConfig[2].name = "odd"
     await jobs.Create(job_pb2.CreateRequest(id=ID, config=wanted))
@@ -132,7 +132,7 @@ async def job(jobs: Any, config: Callable[..., job_pb2.JobConfig], storage: Stor
 
 @pytest.fixture
 def config() -> Callable[..., job_pb2.JobConfig]:
-    """Returns a builder of valid batch jobs in /eng/maps."""
+    """Return a builder of valid batch jobs in /eng/maps."""
 
     def build(instance_count: int = 4, name: str = "shards", **fields: Any) -> job_pb2.JobConfig:
         job = job_pb2.JobConfig(name=name, instanceCount=instance_count, **fields)

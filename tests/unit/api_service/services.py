@@ -26,7 +26,7 @@ UNKNOWN_JOB = CHAIN("not-found", f"job:{UNKNOWN.value} not found")
 
 
 def spec(instance_count: int = 3, image: str = "web:1", **fields: Any) -> stateless_pb2.JobSpec:
-    """Returns a valid service in /eng/maps."""
+    """Return a valid service in /eng/maps."""
     wanted = stateless_pb2.JobSpec(name="web", owning_team="maps", instance_count=instance_count, **fields)
     wanted.respool_id.value = LEAF
     wanted.sla.preemptible = True  # the pool has no reservation
@@ -56,7 +56,7 @@ def container(wanted: stateless_pb2.JobSpec) -> pod_pb2.ContainerSpec:
 
 
 def service_config(instance_count: int = 3, **fields: Any) -> job_pb2.JobConfig:
-    """Returns the same service in v0, as a client sends it that has read version 1."""
+    """Return the same service in v0, as a client sends it that has read version 1."""
     config = job_pb2.JobConfig(name="web", type=job_pb2.SERVICE, instanceCount=instance_count, **fields)
     config.changeLog.CopyFrom(v0_peloton_pb2.ChangeLog(version=1))
     config.respoolID.value = LEAF
@@ -80,7 +80,7 @@ def evolve(storage: Storage, job_id: str = JOB) -> None:
 
 
 async def create(v1: Any, wanted: stateless_pb2.JobSpec, job_id: str = JOB, **fields: Any) -> str:
-    """Creates the service and returns its entity version."""
+    """Create the service and return its entity version."""
     request = svc.CreateJobRequest(job_id=peloton_pb2.JobID(value=job_id), spec=wanted, **fields)
     response = await v1.CreateJob(request)
     assert response.job_id.value == job_id

@@ -157,7 +157,7 @@ async def test_storage_is_asked_once_a_second() -> None:
 
 @pytest.fixture
 async def narrow(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[grpc.aio.Channel]:
-    """Returns a channel to an api whose bound is one waiting job."""
+    """Return a channel to an api whose bound is one waiting job."""
     bounds = Bounds(jobs_waiting=1)
     server = await start(storage, wakes, lambda _: None, "127.0.0.1:0", hosts, bounds)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

@@ -41,7 +41,7 @@ def own(instances: Iterable[int], command: str = "own {}", **fields: Any) -> lis
 
 
 def count_left(storage: Storage) -> dict[str, int]:
-    """Returns the rows of tables that a broken stream must not leave."""
+    """Return the rows of tables that a broken stream must not leave."""
 
     def count(conn: sa.Connection) -> dict[str, int]:
         return {

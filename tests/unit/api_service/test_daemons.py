@@ -30,7 +30,7 @@ def a_config(count: int = 0) -> job_pb2.JobConfig:
 
 
 async def a_daemon(jobs: Any, storage: Storage) -> None:
-    """Creates a daemon on two hosts."""
+    """Create a daemon on two hosts."""
     answer = await jobs.Create(job_pb2.CreateRequest(id=ID, config=a_config()))
     assert JOB == answer.jobId.value
     storage.daemons.follow(JOB, "local", HOSTS, NOW_NS)

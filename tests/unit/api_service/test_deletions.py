@@ -13,7 +13,7 @@ from tests.conformance.storage import builders
 
 
 def half_deleted(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs a deletion that stops after its mark."""
+    """Run a deletion that stops after its mark."""
     job_id = builders.a_job(storage, 3)
     storage.jobs.set_goal(job_id, JobState.KILLED, builders.NOW)
     builders.settle_all(storage, job_id)

@@ -72,7 +72,7 @@ def leaders() -> Leaders:
 
 @pytest.fixture
 async def resmgr(leaders: Leaders) -> AsyncIterator[ResourceManager]:
-    """Starts a process that leads resmgr and hostmgr."""
+    """Start a process that leads resmgr and hostmgr."""
     servicer, server = ResourceManager(), grpc.aio.server()
     add_under_all_names(server, servicer, RESOURCE_MANAGER)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(HostService(), server)

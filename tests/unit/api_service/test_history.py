@@ -40,7 +40,7 @@ async def history(storage: Storage) -> AsyncIterator[Any]:
 
 
 def recent() -> int:
-    """Returns the start of the current minute in seconds; storage still keeps minutes of that time."""
+    """Return the start of the current minute in seconds; storage still keeps minutes of that time."""
     now_s = int(wall.time())
     return now_s - now_s % 60
 

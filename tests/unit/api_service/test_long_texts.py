@@ -33,7 +33,7 @@ Path = tuple[FieldDescriptor, ...]
 
 
 def text_fields(kind: Descriptor, above: Path = ()) -> Iterator[Path]:
-    """Yields the path of each string below a message, without the strings of maps and of recursive messages."""
+    """Yield the path of each string below a message, without the strings of maps and of recursive messages."""
     if len(above) >= DEPTH_MAX or any(field.message_type is kind for field in above[:-1]):
         return
     for field in kind.fields:
@@ -44,7 +44,7 @@ def text_fields(kind: Descriptor, above: Path = ()) -> Iterator[Path]:
 
 
 def put(message: Any, path: Path, text: str) -> None:
-    """Sets the field at the path, in the first element of lists."""
+    """Set the field at the path, in the first element of lists."""
     *above, last = path
     for field in above:
         inner = getattr(message, field.name)
@@ -56,7 +56,7 @@ def put(message: Any, path: Path, text: str) -> None:
 
 
 def request_of(method: MethodDescriptor, path: Path) -> Message:
-    """Returns a request about the job of the story whose text at the path is long."""
+    """Return a request about the job of the story whose text at the path is long."""
     request = message_factory.GetMessageClass(method.input_type)()
     for field in method.input_type.fields:
         if field.message_type is not None and field.message_type.name == "JobID" and not field.is_repeated:

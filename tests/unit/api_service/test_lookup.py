@@ -30,7 +30,7 @@ def lookup(channel: grpc.aio.Channel) -> Any:
 
 @pytest.fixture
 async def two(jobs: Any, config: Build) -> None:
-    """Creates "tiles" with an id that begins with beef, and "beef"."""
+    """Create "tiles" with an id that begins with beef, and "beef"."""
     for job_id, name in ((TILES, "tiles"), (BEEF, "beef")):
         await jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_id), config=config(name=name)))
 

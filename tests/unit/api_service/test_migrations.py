@@ -66,7 +66,7 @@ def migrations(channel: grpc.aio.Channel) -> Any:
 
 @pytest.fixture
 async def service(jobs: Any, storage: Storage) -> None:
-    """Creates a service with three running instances in the cluster without a name."""
+    """Create a service with three running instances in the cluster without a name."""
     await create(jobs, service_config())
     storage.pods.create(JOB, lambda _: None)
     storage.jobs.settle(JOB, 1)

@@ -64,7 +64,7 @@ def explain() -> Explain:
 
 @pytest.fixture
 async def channel(explain: Explain, storage: Storage) -> AsyncIterator[grpc.aio.Channel]:
-    """Returns a channel to an api over a service with a READY, a PENDING and an INITIALIZED instance."""
+    """Return a channel to an api over a service with a READY, a PENDING and an INITIALIZED instance."""
     record = convert.new_job_record(JOB, service_config(3), NOW_NS)
     storage.updates.create_service(record, service_config(3), b"", UpdateSpec(), "", NOW_NS)
     storage.updates.advance(JOB, NOW_NS)

@@ -26,7 +26,7 @@ def woken(wakes: RecordedWakes) -> list[str]:
 
 @pytest.fixture
 async def address(storage: Storage, wakes: RecordedWakes, hosts: OneSandbox) -> AsyncIterator[str]:
-    """Returns the address of an api with two clusters, whose host managers do not answer."""
+    """Return the address of an api with two clusters, whose host managers do not answer."""
     server = await start(
         storage, wakes, lambda _: None, "127.0.0.1:0", hosts,
         clusters=lambda: {"east": "", "west": ""},

@@ -190,7 +190,7 @@ async def test_get_cache_unknown(tasks: Any, job: JobId) -> None:
 
 @pytest.mark.parametrize("method", ["Get", "List"])
 async def test_unknown_job_alongside_the_result(tasks: Any, method: str) -> None:
-    """Reads of an unknown job answer notFound."""
+    """Read of an unknown job answer notFound."""
     response = await getattr(tasks, method)(getattr(task_pb2, f"{method}Request")(jobId=UNKNOWN))
 
     assert (response.notFound.id.value, response.notFound.message) == (UNKNOWN.value, NOT_FOUND)

@@ -25,7 +25,7 @@ PULSED = stateless_pb2.UpdateSpec(batch_size=1, pulse_seconds=60)
 
 @pytest.fixture
 async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """Creates a service with three running instances."""
+    """Create a service with three running instances."""
     await create(v1, spec())
     evolve(storage)
     wakes.changed.clear()

@@ -27,7 +27,7 @@ Status = grpc.StatusCode
 
 @pytest.fixture
 async def service(jobs: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """Creates a job through v0 with three running instances."""
+    """Create a job through v0 with three running instances."""
     await create(jobs, service_config())
     storage.pods.create(JOB, lambda _: None)
     storage.jobs.settle(JOB, 1)

@@ -38,7 +38,7 @@ def pod_id(instance: int, run: object) -> peloton_pb2.PodID:
 
 @pytest.fixture
 async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """Creates a service with three running instances, of which one may be unavailable."""
+    """Create a service with three running instances, of which one may be unavailable."""
     wanted = spec()
     wanted.sla.maximum_unavailable_instances = 1
     await create(v1, wanted)

@@ -36,7 +36,7 @@ def spans(wires: Any) -> list[tuple[int, int]]:
 
 @pytest.fixture
 async def service(v1: Any, storage: Storage) -> None:
-    """Creates a service with three running instances."""
+    """Create a service with three running instances."""
     await create(v1, spec())
     evolve(storage)
 

@@ -73,7 +73,7 @@ class HostService(v0_host_svc_pb2_grpc.HostServiceServicer):
 
 @pytest.fixture
 async def resmgr() -> AsyncIterator[tuple[ResourceManager, str]]:
-    """Starts a process that leads resmgr and hostmgr, and returns its address."""
+    """Start a process that leads resmgr and hostmgr, and return its address."""
     servicer, server = ResourceManager(), grpc.aio.server()
     add_under_all_names(server, servicer, RESOURCE_MANAGER)
     v0_host_svc_pb2_grpc.add_HostServiceServicer_to_server(HostService(), server)  # type: ignore[abstract]
@@ -235,7 +235,7 @@ TWINS = {
 
 
 def layout(message: Descriptor) -> dict[int, Any]:
-    """Returns number -> (is repeated, type) of each field; the type of a message is its own layout."""
+    """Return number -> (is repeated, type) of each field; the type of a message is its own layout."""
     return {field.number: (field.is_repeated, _inside(field)) for field in message.fields}
 
 
@@ -247,7 +247,7 @@ def _inside(field: FieldDescriptor) -> Any:
 
 
 def make_shares(mine: dict[int, Any], theirs: dict[int, Any]) -> dict[int, Any]:
-    """Returns the part of ``theirs`` with the numbers in ``mine``."""
+    """Return the part of ``theirs`` with the numbers in ``mine``."""
     found: dict[int, Any] = {}
     for number in mine.keys() & theirs.keys():
         (_, mine_inside), (is_repeated, inside) = mine[number], theirs[number]

@@ -23,7 +23,7 @@ from tests.unit.api_service.story import create as create_v0
 
 @pytest.fixture
 async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> str:
-    """Creates a service with three running instances, and returns its entity version."""
+    """Create a service with three running instances, and return its entity version."""
     seen = await create(v1, spec())
     evolve(storage)
     wakes.started.clear()

@@ -45,7 +45,7 @@ def v1(channel: grpc.aio.Channel) -> Any:
 
 @pytest.fixture
 def volumes(job: JobId, storage: Storage) -> list[VolumeRecord]:
-    """Creates the volumes of the instances 0 and 1, which are LAUNCHED on h1."""
+    """Create the volumes of the instances 0 and 1, which are LAUNCHED on h1."""
     storage.admission.mark_pending(JOB, [(i, 1) for i in (0, 1)], 1)
     storage.admission.mark_ready([(JOB, 0, 2)])
     rows = [(i, 1, "h1", "agent-1", {}) for i in (0, 1)]

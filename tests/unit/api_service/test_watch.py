@@ -45,13 +45,13 @@ async def service(v1: Any, storage: Storage) -> None:
 
 
 async def open_watch(call: Any) -> svc.WatchResponse:
-    """Returns the first message, after which the watch misses no change."""
+    """Return the first message, after which the watch misses no change."""
     response: svc.WatchResponse = await call.read()
     return response
 
 
 async def until(call: Any, wanted: Callable[[svc.WatchResponse], bool]) -> list[svc.WatchResponse]:
-    """Returns the messages up to the first for which ``wanted`` holds."""
+    """Return the messages up to the first for which ``wanted`` holds."""
     found: list[svc.WatchResponse] = []
     async with asyncio.timeout(WAIT_S):
         while not found or not wanted(found[-1]):

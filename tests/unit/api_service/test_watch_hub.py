@@ -47,7 +47,7 @@ class CountedReader(ChangeReader):
 
 @pytest.fixture
 def reader(storage: Storage) -> CountedReader:
-    """Returns a reader of storage with one service, whose pods do not exist yet."""
+    """Return a reader of storage with one service, whose pods do not exist yet."""
     config = service_config(COUNT)
     record = convert.new_job_record(JOB, config, NOW_NS)
     storage.updates.create_service(record, config, b"spec", UpdateSpec(), "", NOW_NS)
@@ -56,7 +56,7 @@ def reader(storage: Storage) -> CountedReader:
 
 @pytest.fixture
 async def hub(reader: CountedReader, calls: Calls) -> AsyncIterator[WatchHub]:
-    """Returns a hub with timeout 0: a slow watcher is cut off at once."""
+    """Return a hub with timeout 0: a slow watcher is cut off at once."""
     hub = WatchHub(reader, calls, poll_s=0.001, timeout_s=0.0)
     yield hub
     await hub.close()
@@ -66,7 +66,7 @@ Stream = AsyncGenerator[WatchResponse, None]
 
 
 async def open_stream(hub: WatchHub, wanted: Filter = OF_PODS, after: int = 0) -> Stream:
-    """Returns a stream after its first message, from which on it misses no change."""
+    """Return a stream after its first message, from which on it misses no change."""
     stream = hub.watch(wanted, after)
     await anext(stream)
     return stream
@@ -81,7 +81,7 @@ async def until(stream: Stream, revision: int) -> list[WatchResponse]:
 
 
 async def to_the_end(stream: Stream) -> tuple[list[WatchResponse], Exception]:
-    """Returns the stream's remaining messages and its final error."""
+    """Return the stream's remaining messages and its final error."""
     found: list[WatchResponse] = []
     async with asyncio.timeout(WAIT_S):
         while True:
@@ -92,12 +92,12 @@ async def to_the_end(stream: Stream) -> tuple[list[WatchResponse], Exception]:
 
 
 def last_of_pods(storage: Storage) -> int:
-    """Returns the newest revision of a pod, which is the last one for a watcher of pods."""
+    """Return the newest revision of a pod, which is the last one for a watcher of pods."""
     return max(seq for seq, _, instance in storage.watch_log.after(0, 100_000) if instance != THE_JOB)
 
 
 async def count_handed_out(reader: CountedReader, storage: Storage) -> int:
-    """Waits until the hub has read the log to its end, while no watcher reads."""
+    """Wait until the hub has read the log to its end, while no watcher reads."""
     newest = storage.watch_log.bounds()[1]
     async with asyncio.timeout(WAIT_S):
         while not reader.reads or reader.reads[-1] != newest:

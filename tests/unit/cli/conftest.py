@@ -27,7 +27,7 @@ def agent() -> Iterator[FakeAgent]:
 
 @pytest.fixture
 def run(api: FakeApi) -> Run:
-    """Runs a command line, given as one text or as words, against the fake API."""
+    """Run a command line, given as one text or as words, against the fake API."""
 
     def run_peloton(*words: object, text: str = "") -> Result:
         arguments = str(words[0]).split() if len(words) == 1 else [str(word) for word in words]

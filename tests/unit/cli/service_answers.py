@@ -61,7 +61,7 @@ def job_answer(
     instances: int = 3,
     batch_size: int = 0,
 ) -> svc.GetJobResponse:
-    """Returns the answer for one service; ``pods`` maps version -> state -> number of pods."""
+    """Return the answer for one service; ``pods`` maps version -> state -> number of pods."""
     response = svc.GetJobResponse()
     job = response.job_info
     job.job_id.value = JOB
@@ -81,7 +81,7 @@ def job_answer(
 
 
 def spec(instances: int = 3, command: str = "serve") -> stateless_pb2.JobSpec:
-    """Returns SPEC as the API answers it: the command of its container is written in both forms."""
+    """Return SPEC as the API answers it: the command of its container is written in both forms."""
     found = stateless_pb2.JobSpec(name="web", owning_team="maps", instance_count=instances)
     found.revision.version = 2
     found.respool_id.value = "pool-0"

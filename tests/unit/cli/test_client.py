@@ -78,7 +78,7 @@ class Waits:
     """A clock that moves only by sleeping and by calls."""
 
     def __init__(self, seconds: float, call_s: float = 0.0) -> None:
-        """Stores ``call_s``, the duration of each call in seconds."""
+        """Store ``call_s``, the duration of each call in seconds."""
         self.slept_s: list[float] = []
         self.reported: list[str] = []
         self.busy_retry = BusyRetry(self.slept_s.append, self.reported.append, self.clock, seconds)

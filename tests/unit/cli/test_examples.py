@@ -177,7 +177,7 @@ def test_hosts_load() -> None:
 
 
 def shell_blocks(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Returns the kind (the word after "shell") and the lines of each block that is run."""
+    """Return the kind (the word after "shell") and the lines of each block that is run."""
     for kind, body in re.findall(r"^```shell *([a-z]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         yield kind, body.splitlines()
 

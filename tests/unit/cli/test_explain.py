@@ -132,7 +132,7 @@ Pool                     Kind        Reservation  Limit      Share  Entitlement 
 
 
 def make_divided_tree() -> pb.PoolTreeResponse:
-    """Returns the tree while host pools serve some workloads only."""
+    """Return the tree while host pools serve some workloads only."""
     answer = tree()
     for pool in answer.pools:
         batch = pool.onHosts.add(hostPools="host pool batch", workloads=["batch"])
@@ -256,7 +256,7 @@ def test_the_watched_screen_is_not_higher_than_the_terminal() -> None:
 
 
 def on_a_terminal(api: FakeApi, *words: str, interrupt_at: bytes = b"", **environment: str) -> tuple[int, bytes]:
-    """Runs the command on a pseudo-terminal; returns its exit code and all its output until the other end is closed,
+    """Run the command on a pseudo-terminal; return its exit code and all its output until the other end is closed,
     since one read may return a part. SIGINT is sent once the output contains ``interrupt_at``."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "cli.main", "-a", api.address, "--timeout", "3m", *words]

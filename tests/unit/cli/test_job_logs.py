@@ -22,7 +22,7 @@ def task_id(instance: int, run: int) -> str:
 
 
 def tasks(*rows: tuple[int, str, int], host: str = "host-1") -> task_pb2.ListResponse:
-    """Returns rows of instance, state and run; a task without a run has no host."""
+    """Return rows of instance, state and run; a task without a run has no host."""
     response = task_pb2.ListResponse()
     for instance, state, run in rows:
         runtime = response.result.value[instance].runtime

@@ -23,7 +23,7 @@ Answer = svc.ExchangeWithCommandResponse
 
 @pytest.fixture(autouse=True)
 def pauses(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removes the pauses between exchanges; the pod is on Kubernetes."""
+    """Remove the pauses between exchanges; the pod is on Kubernetes."""
     monkeypatch.setattr("cli.task.relayed_session.PAUSE_MIN_S", 0.0)
     monkeypatch.setattr("cli.task.relayed_session.RETRY_PAUSE_S", 0.0)
     api.answers["tasks.BrowseSandbox"] = [task_pb2.BrowseSandboxResponse(paths=["stdout"])]

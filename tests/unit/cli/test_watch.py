@@ -108,7 +108,7 @@ def test_a_watch_that_does_not_begin(
 
 
 def run_watch(api: FakeApi) -> tuple[list[int], list[str], list[float]]:
-    """Returns the revisions, the messages and the pauses in seconds until an error ends the watch."""
+    """Return the revisions, the messages and the pauses in seconds until an error ends the watch."""
     said: list[str] = []
     slept: list[float] = []
     pace = WatchPace(sleep=slept.append, clock=lambda: sum(slept))

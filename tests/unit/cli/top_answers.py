@@ -182,7 +182,7 @@ def schedules() -> schedule_pb2.ListSchedulesResponse:
 
 
 def give_cluster(api: FakeApi) -> None:
-    """Sets the answers of an API with all services."""
+    """Set the answers of an API with all services."""
     api.answers |= {
         "explain.PoolTree": [tree()],
         "explain.PoolWhy": [explain_pb2.PoolWhyResponse(text="/eng: 3 gangs wait\n  cpu 1 wanted, 0 left of 6")],

@@ -34,7 +34,7 @@ class Screen:
         await self.press("slash", *({":": "colon", "/": "slash", " ": "space"}.get(key, key) for key in text), "enter")
 
     async def until(self, condition: Callable[[list[str]], bool]) -> list[str]:
-        """Waits until the condition holds for the lines, and returns them."""
+        """Wait until the condition holds for the lines, and return them."""
         async with asyncio.timeout(TIMEOUT_S):
             while not condition(lines := self.lines):
                 await self.pilot.pause(0.01)
@@ -48,7 +48,7 @@ class Screen:
 
 
 def table(lines: list[str], title: str) -> list[str]:
-    """Returns the first word of each row below a header."""
+    """Return the first word of each row below a header."""
     at = next(index for index, line in enumerate(lines) if line.split()[:1] == [title])
     rows = []
     for line in lines[at + 1 :]:
@@ -59,7 +59,7 @@ def table(lines: list[str], title: str) -> list[str]:
 
 
 def screen_lines(svg: str) -> list[str]:
-    """Returns the lines of text of a screenshot."""
+    """Return the lines of text of a screenshot."""
     parts: dict[float, list[tuple[float, str]]] = defaultdict(list)
     for attributes, content in re.findall(r"<text([^>]*)>([^<]*)</text>", svg):
         found = {key: float(value) for key, value in re.findall(r' (x|y|textLength)="([\d.]+)"', attributes)}

@@ -43,7 +43,7 @@ def latest() -> Release:
 
 
 def present(name: str = "next", commit: str = "") -> Release:
-    """Returns the record of the present code."""
+    """Return the record of the present code."""
     return Release(name, commit, schema_version.newest(), dict(_tables()), dict(_messages()), dict(_methods()))
 
 
@@ -68,7 +68,7 @@ def _messages() -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _type(field: FieldDescriptor) -> str:
-    """Returns the type of a field; its name is not part of the wire."""
+    """Return the type of a field; its name is not part of the wire."""
     kind = field.message_type or field.enum_type
     name = kind.full_name if kind else f"type {field.type}"
     return f"{'repeated ' if field.is_repeated else ''}{name}"
@@ -83,7 +83,7 @@ def _methods() -> Iterator[tuple[str, str]]:
 
 
 def schema_faults(before: Release, now: Release) -> list[str]:
-    """Returns the reasons why statements of ``before`` would fail on the tables of ``now``."""
+    """Return the reasons why statements of ``before`` would fail on the tables of ``now``."""
     faults = []
     for name, old in before.tables.items():
         new = now.tables.get(name)
@@ -109,7 +109,7 @@ def schema_faults(before: Release, now: Release) -> list[str]:
 
 
 def wire_faults(before: Release, now: Release) -> list[str]:
-    """Returns the incompatibilities between roles of ``before`` and ``now``."""
+    """Return the incompatibilities between roles of ``before`` and ``now``."""
     faults = []
     for name, old in before.messages.items():
         new = now.messages.get(name)

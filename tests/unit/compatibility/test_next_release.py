@@ -31,7 +31,7 @@ def test_new_migrations_say_that_the_last_release_works_on_them() -> None:
 
 
 def change_release(release: Release) -> Release:
-    """Returns the release with one fault of each kind."""
+    """Return the release with one fault of each kind."""
     job, pod = release.tables["job"], release.tables["pod"]
     columns = {**job["columns"], "state": "VARCHAR", "shelf": "INTEGER", "label": "TEXT optional"}
     del columns["goal"]

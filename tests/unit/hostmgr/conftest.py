@@ -11,7 +11,7 @@ from services.hostmgr.hosts.host_owner import HostOwner
 
 @pytest.fixture(scope="package", autouse=True)
 def validation() -> Iterator[None]:
-    """Validates the state of the hosts after each event."""
+    """Validate the state of the hosts after each event."""
     HostOwner.validates = True
     yield
     HostOwner.validates = False

@@ -168,7 +168,7 @@ def test_orphans_are_killed_after_their_acknowledgement(recorder: Recorder, comm
 
 
 def test_beyond_the_bound_updates_are_left_to_mesos(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Updates above the bound are dropped: an agent's update is sent again, and for the master's
+    """Update above the bound are dropped: an agent's update is sent again, and for the master's
     own the master is asked.
     """
     monkeypatch.setattr(reports, "QUEUE_MAX", 2)
@@ -202,7 +202,7 @@ def test_updates_that_find_no_capacity_are_reported_together(
 
 
 def test_stopping_commits_what_waits(recorder: Recorder, committer: ReportQueue) -> None:
-    """Updates added before the stop are committed and acknowledged when it returns."""
+    """Update added before the stop are committed and acknowledged when it returns."""
     for instance in range(20):
         committer.add(update(instance))
 

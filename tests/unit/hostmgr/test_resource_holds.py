@@ -103,7 +103,7 @@ def test_a_launch_ends_the_hold() -> None:
 
 
 def test_holds_are_given_up() -> None:
-    """Holds end when the pod no longer returns, or after their time: waiting jobs are woken."""
+    """Hold end when the pod no longer returns, or after their time: waiting jobs are woken."""
     pool = make_cache_with_holds("h1")
     pool.hold([back(1, OTHER)], 0.0)
     assert [] == lease_hosts(pool, shape(4), 1)

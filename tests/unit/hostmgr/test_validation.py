@@ -32,7 +32,7 @@ def a_host(name: Hostname) -> RegisteredHost:
 
 
 def a_cache(host_pools: HostPools | None = None) -> HostCache:
-    """Returns a state with an entry of every kind: h1 is leased, h2 holds resources and is reserved, a daemon waits on
+    """Return a state with an entry of every kind: h1 is leased, h2 holds resources and is reserved, a daemon waits on
     h3, and h4 has no offer."""
     cache = HostCache(LEASE_S)
     if host_pools:

@@ -136,7 +136,7 @@ def parameters_for(event: Event) -> Iterator[dict[str, Any]]:
 
 
 def _parts(of: Any) -> Iterator[Any]:
-    """Yields a rule, a row, a condition or a value, and all its parts."""
+    """Yield a rule, a row, a condition or a value, and all its parts."""
     if isinstance(of, (tuple, frozenset)):
         for one in of:
             yield from _parts(one)

@@ -26,7 +26,7 @@ def evaluate(heartbeats: Heartbeats, now_s: float, beat_s: float, skew_s: float)
 
 @pytest.mark.parametrize("skew_s", SKEWS_S)
 def test_a_worker_that_is_watched_is_alive_until_it_is_silent(skew_s: float) -> None:
-    """Reads every two seconds find another heartbeat each time, and then always the same."""
+    """Read every two seconds find another heartbeat each time, and then always the same."""
     heartbeats = Heartbeats()
     evaluate(heartbeats, 0.0, -1.0, skew_s)
     lives = [evaluate(heartbeats, now_s, now_s - 1, skew_s) for now_s in (2.0, 4.0, 6.0)]

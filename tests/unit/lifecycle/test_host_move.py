@@ -22,7 +22,7 @@ def row(state: HostState = DRAINING, goal: HostState = DOWN, to_pool: str = "bat
 
 
 def changes(wanted: str, found: HostMaintenance | None, is_registered: bool = True) -> MoveChanges:
-    """Returns the changes. ``wanted``: the host pool to which the host is assigned; empty: its current one."""
+    """Return the changes. ``wanted``: the host pool to which the host is assigned; empty: its current one."""
     return move_changes({H: wanted} if wanted else {}, {H: found} if found else {}, [H] if is_registered else [])
 
 

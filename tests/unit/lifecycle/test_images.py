@@ -114,7 +114,7 @@ def test_all_that_an_sla_delays_come_next() -> None:
 
 @given(st.integers(1, 25), st.integers(1, 7), st.data())
 def test_reading_once_per_batch_misses_no_host(count: int, batch: int, data: st.DataObject) -> None:
-    """Reads once per batch name every instance that begins after the first step, however few at a time a batch is
+    """Read once per batch name every instance that begins after the first step, however few at a time a batch is
     filled up with; there are no more reads than batches.
     """
     pods = {i: service_pod(i) for i in range(count)}

@@ -29,7 +29,7 @@ def cpu(cores: int, **more: object) -> PodShape:
 
 
 def list_rows(pods: Sequence[PlannedPods]) -> list[tuple[int, int, int, bool]]:
-    """Returns cores, count, turn, and whether it is a gang."""
+    """Return cores, count, turn, and whether it is a gang."""
     return [(each.shape.resources.cpu_milli // 1000, each.count, each.turn, each.is_gang) for each in pods]
 
 

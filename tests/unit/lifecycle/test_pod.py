@@ -258,7 +258,7 @@ def test_running_time_is_summed_for_batch_jobs() -> None:
     ],
 )
 def test_failures_are_counted_by_rule(state: PodState, changes: dict[str, object], counts: bool) -> None:
-    """Ends on request, or for a newer run, use up no attempt."""
+    """End on request, or for a newer run, use up no attempt."""
     assert counts == counts_as_failure(a_pod(**changes), state)
 
 

@@ -77,7 +77,7 @@ def test_every_row_decides_some_pod(event: Event) -> None:
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_what_never_happens(event: Event) -> None:
-    """Runs never go back; no event leaves a next run in a pod that waits or runs, or in one that rests; a pod with a
+    """Run never go back; no event leaves a next run in a pod that waits or runs, or in one that rests; a pod with a
     goal to end is neither queued nor launched; only a pod on a host is killed.
     """
     for before, after in outcomes(event):

@@ -23,7 +23,7 @@ RUNNING_01 = "instances 0-1 to run and be healthy"
 
 
 def update(state: UpdateState = FORWARD, count: int = 4, pulsed_s: float = 0, **changes) -> UpdateRecord:  # type: ignore[no-untyped-def]
-    """Makes an update of two at a time, with pulses every 5 s; the last one came ``pulsed_s`` before NOW, or never."""
+    """Make an update of two at a time, with pulses every 5 s; the last one came ``pulsed_s`` before NOW, or never."""
     spec = UpdateSpec(batch_size=2, pulse_s=5, max_instance_attempts=1, max_failure_instances=1)
     fields = {"updated": frozenset(range(count)), "pulsed_ns": int(NOW - pulsed_s * S) if pulsed_s else 0, **changes}
     return UpdateRecord("u", JOB, UpdateType.UPDATE, spec, state, 2, 1, **fields)

@@ -217,7 +217,7 @@ def test_difference() -> None:
 
 
 def land(pods: dict[int, PodRecord], step: rollout.Step) -> None:
-    """Applies a step to the pods, as storage does, in short."""
+    """Apply a step to the pods, as storage does, in short."""
     version = step.update.config_version
     for i in (*step.add, *step.change):
         pods[i] = service_pod(i, version, state=PodState.PENDING, goal=PodState.RUNNING)

@@ -73,7 +73,7 @@ class Whole(AtHand):
 @settings(max_examples=examples(400))
 @given(updates(), st.lists(moments, min_size=2, max_size=6), st.integers(0, 2))
 def test_counts_never_miss_a_step(update: UpdateRecord, life: list[Any], maximum: int) -> None:
-    """Counts predict the changes of the whole next step at each moment of an update. They err on the safe side alone,
+    """Count predict the changes of the whole next step at each moment of an update. They err on the safe side alone,
     and only where the SLA blocks a step while instances wait to be removed.
     """
     pods, now_ns = {i: service_pod(i) for i in range(COUNT)}, NOW

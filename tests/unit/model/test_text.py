@@ -15,7 +15,7 @@ MARKS = {"LEFT-TO-RIGHT MARK", "RIGHT-TO-LEFT MARK", "ARABIC LETTER MARK"}
 
 
 def is_steering(character: str) -> bool:
-    """Returns whether the Unicode database classifies the character as controlling a terminal."""
+    """Return whether the Unicode database classifies the character as controlling a terminal."""
     if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
         return True
     return unicodedata.bidirectional(character) in DIRECTION or unicodedata.name(character, "") in MARKS

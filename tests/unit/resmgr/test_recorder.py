@@ -121,7 +121,7 @@ async def test_admissions_and_preemptions_are_counted_once(world: World) -> None
 
 
 async def test_what_is_not_stored_is_in_the_next_sample(world: World) -> None:
-    """Counts stay for the next sample if storage was unavailable, or if another leader had stored the minute."""
+    """Count stay for the next sample if storage was unavailable, or if another leader had stored the minute."""
     pool = world.pool("maps", 5, 40)
     tally, records = Tally(), Records(fault=Unavailable("away"))
     tally.admitted["/maps"] = 3

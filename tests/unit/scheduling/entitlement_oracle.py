@@ -47,7 +47,7 @@ Result = dict[str, dict[str, list[int]]]
 def entitle(
     pools: Sequence[PoolSpec], amounts: Mapping[str, Amounts], capacity: Sequence[int], slack_cpu: int
 ) -> Result:
-    """Returns pool id -> {"total", "non_slack", "slack"} -> amount per kind."""
+    """Return pool id -> {"total", "non_slack", "slack"} -> amount per kind."""
     ids = [ROOT_POOL_ID, *(p.respool_id for p in pools)]
     result: Result = {pool_id: {"total": [], "non_slack": [], "slack": []} for pool_id in ids}
     for kind in range(len(capacity)):
@@ -68,7 +68,7 @@ def build(pools: Sequence[PoolSpec], amounts: Mapping[str, Amounts], pool_id: st
 
 
 def look(node: Node, kind: int, capacity: int) -> None:
-    """Computes bottom up the demand, the amount that may be borrowed, the claims, and the amount that fits."""
+    """Compute bottom up the demand, the amount that may be borrowed, the claims, and the amount that fits."""
     for child in node.children:
         look(child, kind, capacity)
     if node.spec is None:

@@ -96,7 +96,7 @@ class Cluster:
             self.stage.held = held
 
     def lose(self, part: float) -> None:
-        """Removes a part of the capacity, and with it the last gangs until the rest fits; they wait again."""
+        """Remove a part of the capacity, and with it the last gangs until the rest fits; they wait again."""
         stage = self.stage
         stage.capacity = (stage.capacity * (1 - part)).astype(np.int64)
         stage.slack_cpu = int(stage.slack_cpu * (1 - part))

@@ -10,7 +10,7 @@ from peloton.model.resources import Resources
 
 
 def fewest_hosts(hosts: Sequence[Resources], wanted: Sequence[tuple[Resources, int]]) -> int:
-    """Returns the smallest number of the empty hosts that fits the given count of pods of each shape."""
+    """Return the smallest number of the empty hosts that fits the given count of pods of each shape."""
     model = highspy.Highs()
     model.setOptionValue("output_flag", False)
     used = [model.addBinary(obj=1.0) for _ in hosts]

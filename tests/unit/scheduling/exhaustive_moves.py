@@ -29,7 +29,7 @@ def broken(cluster: Cluster) -> set[tuple[PodId, Hostname]]:
 
 
 def takes(cluster: Cluster, host: str, shape: PodShape, labels: tuple[Label, ...]) -> bool:
-    """Returns whether the host fits the pod by free resources and constraint, and by the constraints of its pods."""
+    """Return whether the host fits the pod by free resources and constraint, and by the constraints of its pods."""
     if not compute_needed(shape.resources).fits_in(cluster.free(host)):
         return False
     newcomer = PodNow(PodId(JobId("newcomer"), 0, 1), Hostname(host), shape, labels)
@@ -38,7 +38,7 @@ def takes(cluster: Cluster, host: str, shape: PodShape, labels: tuple[Label, ...
 
 
 def fewest_moves(cluster: Cluster) -> int | None:
-    """Returns the number of moves for the one pod that waits: 0 when it fits, None when no moves off one host make it
+    """Return the number of moves for the one pod that waits: 0 when it fits, None when no moves off one host make it
     fit.
     """
     (waiting,) = cluster.waiting
@@ -54,7 +54,7 @@ def fewest_moves(cluster: Cluster) -> int | None:
 
 
 def may_leave(cluster: Cluster, leaving: Sequence[PodNow]) -> bool:
-    """Returns whether any subset of the pods may leave without breaking a constraint of the remaining ones."""
+    """Return whether any subset of the pods may leave without breaking a constraint of the remaining ones."""
     parts = (gone for count in range(1, len(leaving) + 1) for gone in combinations(leaving, count))
     return all(
         broken(replace(cluster, pods=[pod for pod in cluster.pods if pod not in gone])) <= broken(cluster)

@@ -55,7 +55,7 @@ class Cluster:
         return PodCensus(self.pods, {}, self.waiting, dict.fromkeys(jobs, self.grants), self.spread(drained))
 
     def spread(self, drained: Collection[str] = ()) -> dict[JobId, JobSpread]:
-        """Returns the spread of each job with a shape that spreads."""
+        """Return the spread of each job with a shape that spreads."""
         shapes: dict[JobId, dict[PodShape, None]] = {}
         pods = [(pod.pod_id.job_id, pod.shape) for pod in self.pods]
         for job_id, shape in pods + [(one.job_id, one.shape) for one in self.waiting]:

@@ -32,13 +32,13 @@ def amounts(text: str) -> list[int]:
 
 
 def shown(values: Iterable[int], kinds: int) -> str:
-    """Formats the first ``kinds`` kinds: the reverse of ``amounts``."""
+    """Format the first ``kinds`` kinds: the reverse of ``amounts``."""
     pairs = list(zip(values, UNITS, strict=True))[:kinds]
     return "/".join(f"{Decimal(int(value)) / unit:f}" for value, unit in pairs)
 
 
 def pool_id(path: str) -> RespoolId:
-    """Returns the path as the pool's id, as in all tests."""
+    """Return the path as the pool's id, as in all tests."""
     return RespoolId(path) if path.strip("/") else ROOT_POOL_ID
 
 

@@ -32,7 +32,7 @@ def cpu(percent: int) -> tuple[Measure, ...]:
 
 
 def marks(values: Sequence[int], policy: AdvicePolicy = POLICY, period_s: float = 20.0) -> list[Mark]:
-    """Returns the mark after each sample."""
+    """Return the mark after each sample."""
     watch, found = MarkWatch(), []
     for at, value in enumerate(values):
         watch = observe(watch, cpu(value), at * period_s, policy)

@@ -70,7 +70,7 @@ class Cluster:
         return [np.zeros_like(self.tree.reservation) for _ in range(4)]
 
     def snapshot(self, due: Sequence[str] | None = None) -> Snapshot:
-        """Makes a snapshot. ``due``: pools that have been over their entitlement for long enough; None: no round of
+        """Make a snapshot. ``due``: pools that have been over their entitlement for long enough; None: no round of
         preemption.
         """
         wanted = Usage(*self._zeros(), parts=tuple(Usage(*self._zeros()) for _ in self.found), part_of=self.part_of)

@@ -83,7 +83,7 @@ def test_for_more_pods_than_a_bound_no_host_is_searched_for() -> None:
 
 
 def fill_hosts(cluster: Cluster, *drained: str) -> tuple[int, int]:
-    """Returns the number of pods that no other host fits, and the number of unchecked pods."""
+    """Return the number of pods that no other host fits, and the number of unchecked pods."""
     found = plan_all(cluster, *drained)
     return sum(job.homeless_count for host in found for job in host.jobs), sum(host.unchecked_count for host in found)
 

@@ -92,7 +92,7 @@ def test_a_host_pool_without_hosts_is_measured_in_those_of_the_givers() -> None:
 
 
 def test_marked_moving_and_lent_hosts() -> None:
-    """Marks count where the host is; a loan counts once the host is at rest."""
+    """Mark count where the host is; a loan counts once the host is at rest."""
     h1, h2, h3 = (Hostname(f"h{at}") for at in (1, 2, 3))
     at = {
         h1: HostInPool("services", "services"),

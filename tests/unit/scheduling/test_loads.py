@@ -23,7 +23,7 @@ CAPACITY = Resources.of(8, 800, 1000)
 
 
 def make_loaded_host(name: str, cpu: int = 0, memory: int = 0, *, free: float = 8) -> LeasedHost:
-    """Makes a host. ``cpu`` and ``memory``: thousandths in use beyond the resources held by pods."""
+    """Make a host. ``cpu`` and ``memory``: thousandths in use beyond the resources held by pods."""
     return replace(host(name, free, 800), capacity=CAPACITY, load_beyond=(cpu, memory))
 
 
@@ -135,7 +135,7 @@ def test_each_pod_goes_to_the_least_loaded_host_of_its_turn(
 
 
 def count_unused(free: list[int], beyond: tuple[int, ...]) -> int:
-    """Returns millionths of cpu or memory, whichever is less."""
+    """Return millionths of cpu or memory, whichever is less."""
     totals = CAPACITY.cpu_milli, CAPACITY.memory_mib
     return min(
         (have - more * total // 1000) * 10**6 // total for have, total, more in zip(free, totals, beyond, strict=True)

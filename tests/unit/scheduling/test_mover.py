@@ -41,7 +41,7 @@ class Day:
         self._seen: tuple[tuple[int, ...], HostPoolLoad, list[HostPoolLoad]] | None = None
 
     def _pools(self, *amounts: int) -> tuple[HostPoolLoad, list[HostPoolLoad]]:
-        """Returns the same values as before while the amounts have not changed: a day has thousands of steps."""
+        """Return the same values as before while the amounts have not changed: a day has thousands of steps."""
         if self._seen is None or self._seen[0] != amounts:
             pools = [HostPoolLoad(name, self.hosts[name], self.minimum[name], host_size=SIZE) for name in self.hosts]
             used, marked, waiting = amounts

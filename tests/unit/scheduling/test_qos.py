@@ -172,7 +172,7 @@ def part(each: RevocablePod, cause: QosRule) -> int:
 def missing(
     watch: HostWatch, host: HostLoad, pods: list[RevocablePod], leaving: list[RevocablePod]
 ) -> dict[QosRule, int]:
-    """Returns the amount by which each rule that is due is still broken once the given pods have left."""
+    """Return the amount by which each rule that is due is still broken once the given pods have left."""
     found = {}
     if watch.hot_count >= 2 and host.used.cpu_milli > 900:
         found[QosRule.HOT_CPU] = host.used.cpu_milli - 800 - sum(each.used.cpu_milli for each in leaving)

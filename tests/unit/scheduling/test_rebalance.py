@@ -276,7 +276,7 @@ GOALS = st.sampled_from([FREE, SPREAD, EMPTY, [*FREE, *SPREAD], [*FREE, *EMPTY]]
 
 
 def skews(cluster: Cluster) -> dict[tuple[JobId, PodShape, Spread], int]:
-    """Returns, for each rule of a job that spreads, the number of its pods in the fullest open domain above the
+    """Return, for each rule of a job that spreads, the number of its pods in the fullest open domain above the
     lowest.
     """
     found = {}

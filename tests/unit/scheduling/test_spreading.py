@@ -173,7 +173,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def skews(case: Case, put: Counter[Hostname]) -> list[tuple[int, int]]:
-    """Returns, for each hard rule, the largest skew of a domain that received pods, and the bound."""
+    """Return, for each hard rule, the largest skew of a domain that received pods, and the bound."""
     assert case.wanted.layout is not None
     labels = {each.hostname: dict(each.labels) for each in case.hosts}
     found = []

@@ -19,7 +19,7 @@ PAGE = 4_096
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Creates a valid file with some rows."""
+    """Create a valid file with some rows."""
     path = tmp_path / "temporal.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE t (x TEXT)")

@@ -34,7 +34,7 @@ LABELLED = task_pb2.Constraint(
 
 
 def nest_constraints(depth: int) -> task_pb2.Constraint:
-    """Returns a constraint of alternating AND and NOT."""
+    """Return a constraint of alternating AND and NOT."""
     whole = part = task_pb2.Constraint(type=task_pb2.Constraint.AND_CONSTRAINT)
     for level in range(1, depth):
         if level % 2:
@@ -46,7 +46,7 @@ def nest_constraints(depth: int) -> task_pb2.Constraint:
 
 
 def config(instance_count: int = 4, **fields: object) -> job_pb2.JobConfig:
-    """Returns a valid batch job with the number of instances, each one cpu and 64 MB."""
+    """Return a valid batch job with the number of instances, each one cpu and 64 MB."""
     job = job_pb2.JobConfig(name="sound", instanceCount=instance_count)
     job.defaultConfig.resource.cpuLimit = 1
     job.defaultConfig.resource.memLimitMb = 64

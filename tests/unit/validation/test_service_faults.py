@@ -21,7 +21,7 @@ NO_PATH = (
 
 
 def service(sla: job_pb2.SlaConfig | None = None, **fields: object) -> job_pb2.JobConfig:
-    """Returns a valid service of four instances; ``fields`` are its default config's."""
+    """Return a valid service of four instances; ``fields`` are its default config's."""
     job = job_pb2.JobConfig(name="web", type=job_pb2.SERVICE, instanceCount=4, sla=sla)
     job.defaultConfig.CopyFrom(task_pb2.TaskConfig(**fields))  # type: ignore[arg-type]
     job.defaultConfig.command.value = "serve"

@@ -125,7 +125,7 @@ class World:
         return self._handler.script
 
     def post(self, path: str, content: Any = b"{}", **headers: str) -> httpx2.Response:
-        """Sends a request; ``headers`` have underscores for dashes."""
+        """Send a request; ``headers`` have underscores for dashes."""
         given = {"content-type": b"application/json"}
         given |= {name.replace("_", "-"): text.encode("latin-1") for name, text in headers.items()}
         return self.run(self.client.post(f"/api/{path}", content=content, headers=given))
@@ -133,7 +133,7 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """Creates a world for each test, since a cancelled call may reach the server after the next test has begun."""
+    """Create a world for each test, since a cancelled call may reach the server after the next test has begun."""
     with asyncio.Runner() as runner:
         world = World(runner)
         yield world
@@ -142,7 +142,7 @@ def world() -> Iterator[World]:
 
 @pytest.fixture
 def until(world: World) -> Callable[[asyncio.Event], None]:
-    """Waits for an event of the world's loop."""
+    """Wait for an event of the world's loop."""
 
     def wait(event: asyncio.Event) -> None:
         world.run(asyncio.wait_for(event.wait(), 30))

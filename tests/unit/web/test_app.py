@@ -39,7 +39,7 @@ def sources() -> list[str]:
 
 
 def examples() -> list[str]:
-    """Returns the repository's files that the app imports as text."""
+    """Return the repository's files that the app imports as text."""
     importing = APP / "src/editor/examples.ts"
     found = re.findall(r'"([^"]+)\?raw"', importing.read_text())
     return [Path(os.path.relpath(importing.parent / path, APP)).as_posix() for path in found]

@@ -26,7 +26,7 @@ POD = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d-0"
 
 
 async def output_until(command: Command, wanted: bytes) -> bytes:
-    """Reads the output up to a text; the test fails if the command ends before."""
+    """Read the output up to a text; the test fails if the command ends before."""
     seen = b""
     async with asyncio.timeout(WAIT_S):
         async for data in command.outputs():

@@ -71,7 +71,7 @@ def test_any_message_passes_unchanged(world: World, data: st.DataObject, path: s
 
 
 def same(kind: Any, raw: bytes) -> bytes:
-    """Returns the canonical bytes of a message, since maps have no order on the wire."""
+    """Return the canonical bytes of a message, since maps have no order on the wire."""
     return kind.FromString(raw).SerializeToString(deterministic=True)  # type: ignore[no-any-return]
 
 

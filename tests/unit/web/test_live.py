@@ -44,7 +44,7 @@ def hub_of(pushed: Pushed) -> Hub:
 
 
 async def messages(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, Any]]:
-    """Yields (topic, message) of each frame that has one."""
+    """Yield (topic, message) of each frame that has one."""
     async for frame in stream:
         if frame.startswith(b"event: "):
             event, data, *_ = frame.decode().splitlines()

@@ -75,7 +75,7 @@ def client(pods: Pods) -> Iterator[TestClient]:
 
 
 def frames(answer: Any) -> list[tuple[str, Any]]:
-    """Returns (event, value) of each message."""
+    """Return (event, value) of each message."""
     found = []
     for frame in answer.text.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in frame.splitlines() if not line.startswith(":"))

@@ -11,7 +11,7 @@ from services.web.gateway import Gateway
 async def answer_of(
     gateway: Gateway, path: str, body: bytes, gone: asyncio.Event | None = None, begun: asyncio.Event | None = None
 ) -> tuple[int, Any, bytes]:
-    """Returns status, headers and body for a viewer that stays until ``gone`` is set."""
+    """Return status, headers and body for a viewer that stays until ``gone`` is set."""
     service, _, name = path.partition("/")
     sent: list[Any] = []
     incoming = [{"type": "http.request", "body": body, "more_body": False}]

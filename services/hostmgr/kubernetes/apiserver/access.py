@@ -40,7 +40,7 @@ class Access:
         self._made_from: tuple[object, ...] = ()
 
     def authorization(self) -> str:
-        """Returns the value of the header, or empty. Raises OSError."""
+        """Return the value of the header, or empty. Raises OSError."""
         return self._source.credential(renew=False).authorization
 
     def renew(self, authorization: str, context: ssl.SSLContext | None) -> bool:
@@ -50,7 +50,7 @@ class Access:
         return self._source.credential(renew=True).authorization != authorization or self.tls() is not context
 
     def tls(self) -> ssl.SSLContext | None:
-        """Returns the TLS context for the next connection, built again when a file has changed; None for plain text.
+        """Return the TLS context for the next connection, built again when a file has changed; None for plain text.
         Raises OSError."""
         if not self._is_tls:
             return None
@@ -63,7 +63,7 @@ class Access:
             return self._context
 
     def check(self) -> None:
-        """Raises OSError naming the field for unusable files, and for a missing plugin."""
+        """Raise OSError naming the field for unusable files, and for a missing plugin."""
         if isinstance(self._source, Plugin):
             if fault := self._source.fault:
                 raise OSError(fault)
@@ -76,7 +76,7 @@ class Access:
             self._make(Credential())
 
     def _files(self) -> list[str]:
-        """Returns the files that no embedded data replaces."""
+        """Return the files that no embedded data replaces."""
         cluster, user = self._cluster, self._user
         pairs = (
             (cluster.ca_file, cluster.ca_data),
@@ -108,7 +108,7 @@ class Access:
         return context
 
     def _certificate(self) -> bytes:
-        """Returns the certificate of the user with its key. Raises OSError."""
+        """Return the certificate of the user with its key. Raises OSError."""
         user = self._user
         if not (user.certificate_file or user.certificate_data):
             return b""
@@ -117,13 +117,13 @@ class Access:
 
 
 def _version(path: str) -> tuple[int, int, int]:
-    """Returns the version of a file's content."""
+    """Return the version of a file's content."""
     status = os.stat(path)
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    """Loads a certificate; Python does so from files alone. An empty password prevents OpenSSL's prompt on the
+    """Load a certificate; Python does so from files alone. An empty password prevents OpenSSL's prompt on the
     terminal."""
     with tempfile.NamedTemporaryFile(prefix="peloton-", suffix=".pem") as file:
         file.write(pem)
@@ -137,7 +137,7 @@ def read_access(
     environment: Mapping[str, str] = os.environ,
     service_account: str = SERVICE_ACCOUNT,
 ) -> Access:
-    """Returns the access for ``kubernetes``, the path of a kubeconfig or ``in-cluster``. Raises InvalidArgument naming
+    """Return the access for ``kubernetes``, the path of a kubeconfig or ``in-cluster``. Raises InvalidArgument naming
     file, field and rule."""
     if kubernetes == IN_CLUSTER:
         access = _in_cluster(context, environment, service_account)

@@ -35,7 +35,7 @@ class CommandFailed(OSError):
 
 
 def exit_code_of(status: Json) -> int:
-    """Returns the exit code in a message of the error channel. Raises CommandFailed."""
+    """Return the exit code in a message of the error channel. Raises CommandFailed."""
     if status.get("status") == "Success":
         return 0
     for cause in (status.get("details") or {}).get("causes") or ():
@@ -51,7 +51,7 @@ class Command:
     def __init__(
         self, api: ApiServer, pod_path: str, container: str, argv: Sequence[str], stdin: bool, tty: bool
     ) -> None:
-        """Runs the command. Raises OSError, including Refused."""
+        """Run the command. Raises OSError, including Refused."""
         query = [("container", container), ("stdin", stdin), ("stdout", True), ("stderr", not tty), ("tty", tty)]
         words = [(name, str(value).lower() if isinstance(value, bool) else value) for name, value in query]
         path = f"{pod_path}/exec?{urlencode([*words, *(('command', word) for word in argv)])}"
@@ -74,16 +74,16 @@ class Command:
             raise
 
     def close(self) -> None:
-        """Closes the command's input and output."""
+        """Close the command's input and output."""
         self._sock.close()
 
     @property
     def unsent_bytes(self) -> int:
-        """Returns the size of the input that the command has not consumed; ``read`` continues to send it."""
+        """Return the size of the input that the command has not consumed; ``read`` continues to send it."""
         return len(self._unsent)
 
     def write(self, data: bytes) -> None:
-        """Sends to the command's stdin; empty data ends it. Does not block."""
+        """Send to the command's stdin; empty data ends it. Does not block."""
         self._send(bytes((STDIN,)) + data if data else bytes((CLOSE, STDIN)))
 
     def resize(self, columns: int, rows: int) -> None:
@@ -91,7 +91,7 @@ class Command:
         self._send(bytes((RESIZE,)) + orjson.dumps({"Width": columns, "Height": rows}))
 
     def read(self, limit_bytes: int, wait_s: float) -> Output:
-        """Returns received output; waits only for the first piece. Raises OSError."""
+        """Return received output; wait only for the first piece. Raises OSError."""
         texts = {STDOUT: b"", STDERR: b""}
         until_s = time.monotonic() + wait_s
         while True:
@@ -133,7 +133,7 @@ class Command:
         self._send_on()
 
     def _send_on(self) -> None:
-        """Sends as much as the connection accepts. A broken connection discards the rest: data received earlier has the
+        """Send as much as the connection accepts. A broken connection discards the rest: data received earlier has the
         cause."""
         try:
             while self._unsent:
@@ -144,7 +144,7 @@ class Command:
             self._unsent.clear()
 
     def _receive(self, until_s: float) -> bytes | None:
-        """Returns received data; None when there is none until ``until_s`` (monotonic). Raises OSError."""
+        """Return received data; None when there is none until ``until_s`` (monotonic). Raises OSError."""
         while True:
             self._send_on()
             with suppress(*NO_DATA_YET):
@@ -157,7 +157,7 @@ class Command:
             poll.poll(wait_s * 1_000)
 
     def _read_head(self) -> bytes:
-        """Reads the head of the answer; returns the data after it. Raises OSError."""
+        """Read the head of the answer; return the data after it. Raises OSError."""
         head = b""
         while b"\r\n\r\n" not in head:
             data = self._sock.recv(READ_BYTES)

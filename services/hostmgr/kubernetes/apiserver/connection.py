@@ -24,7 +24,7 @@ NO_DATA_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 def connect(access: Access) -> tuple[socket.socket, ssl.SSLContext | None]:
-    """Connects to the apiserver. Raises OSError."""
+    """Connect to the apiserver. Raises OSError."""
     context = access.tls()
     sock = socket.create_connection((access.host, access.port), timeout=CONNECT_TIMEOUT_S)
     try:
@@ -57,7 +57,7 @@ class AnswerReader:
         self._pieces: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
-        """Parses data. Raises ConnectionError for malformed answers."""
+        """Parse data. Raises ConnectionError for malformed answers."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -66,7 +66,7 @@ class AnswerReader:
             raise ConnectionError(f"the apiserver's answer is larger than {ANSWER_BYTES_MAX} bytes")
 
     def end(self) -> None:
-        """Handles the end of the connection. Raises ConnectionError, unless it also ends the answer."""
+        """Handle the end of the connection. Raises ConnectionError, unless it also ends the answer."""
         if not self.has_head:
             raise ConnectionError("the apiserver closed the connection before it answered")
         if not self.is_complete and self._has_length:
@@ -74,7 +74,7 @@ class AnswerReader:
         self.is_complete = True
 
     def begin(self) -> None:
-        """Resets the state for another answer."""
+        """Reset the state for another answer."""
         self.status = 0
         self.retry_after_s = 0.0
         self.has_head = self.is_complete = self.is_last = self._has_length = False
@@ -82,7 +82,7 @@ class AnswerReader:
         self.bytes_held = 0
 
     def take(self) -> list[bytes]:
-        """Returns the pieces of the body received since the last call."""
+        """Return the pieces of the body received since the last call."""
         pieces, self._pieces = self._pieces, []
         self.bytes_held = 0
         return pieces
@@ -125,7 +125,7 @@ class Connection:
 
     @property
     def is_quiet(self) -> bool:
-        """Returns whether the apiserver has neither closed the connection nor sent data since its last answer."""
+        """Return whether the apiserver has neither closed the connection nor sent data since its last answer."""
         try:
             socket.socket.recv(self.sock, 1, socket.MSG_PEEK)  # of TLS too: without data below it there is none
         except BlockingIOError:
@@ -135,7 +135,7 @@ class Connection:
         return False
 
     def begin(self, request: bytes) -> None:
-        """Starts a request, and sends as much as the connection accepts. Raises OSError."""
+        """Start a request, and send as much as the connection accepts. Raises OSError."""
         self.answer.begin()
         self._unsent = request
         self._send()
@@ -145,7 +145,7 @@ class Connection:
         return bool(self._unsent)
 
     def step(self) -> bool:
-        """Sends and receives without blocking; returns whether the answer is complete. Raises OSError."""
+        """Send and receive without blocking; return whether the answer is complete. Raises OSError."""
         if self._unsent:
             self._send()
         answer = self.answer
@@ -174,7 +174,7 @@ class Stream:
     """An answer that is read piece by piece until it ends. One thread reads it; any may close it."""
 
     def __init__(self, access: Access, request: bytes, silence_s: float | None) -> None:
-        """Sends the request and reads the head of the answer. After ``silence_s`` without data a read raises
+        """Send the request and read the head of the answer. After ``silence_s`` without data a read raises
         TimeoutError; None disables that. Raises OSError."""
         self._sock, self.context = connect(access)
         self.is_closed = False
@@ -206,13 +206,13 @@ class Stream:
         self._sock.close()
 
     def close(self) -> None:
-        """Ends reading."""
+        """End reading."""
         self.is_closed = True
         with suppress(OSError):
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)  # below TLS, whose state belongs to the reader
 
     def pieces(self) -> Iterator[bytes]:
-        """Yields pieces as they arrive. Raises OSError when the connection breaks."""
+        """Yield pieces as they arrive. Raises OSError when the connection breaks."""
         while not self.is_closed:
             yield from self._answer.take()
             if self._answer.is_complete:
@@ -225,11 +225,11 @@ class Stream:
 
     @property
     def is_over(self) -> bool:
-        """Returns whether ``read`` has returned all data."""
+        """Return whether ``read`` has returned all data."""
         return self._answer.is_complete and not self._answer.bytes_held and not self._rest
 
     def read(self, limit_bytes: int, wait_s: float) -> bytes:
-        """Returns received data up to the limit; waits only for the first piece. Raises OSError."""
+        """Return received data up to the limit; wait only for the first piece. Raises OSError."""
         data = self._rest
         while len(data) < limit_bytes:
             data += b"".join(self._answer.take())
@@ -244,7 +244,7 @@ class Stream:
         return data[:limit_bytes]
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yields lines. Raises OSError."""
+        """Yield lines. Raises OSError."""
         return lines_of(self.pieces())
 
     def _receive(self) -> None:
@@ -256,7 +256,7 @@ class Stream:
 
 
 def lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields lines without their ends; an unterminated last line is dropped. Raises ConnectionError."""
+    """Yield lines without their ends; an unterminated last line is dropped. Raises ConnectionError."""
     begun: list[bytes] = []
     begun_bytes = 0
     for piece in pieces:

@@ -40,7 +40,7 @@ class Credential:
 
 class Source(Protocol):
     def credential(self, renew: bool) -> Credential:
-        """Returns the credential. ``renew``: the apiserver has rejected the last one. Raises OSError."""
+        """Return the credential. ``renew``: the apiserver has rejected the last one. Raises OSError."""
         ...
 
 
@@ -98,7 +98,7 @@ class Plugin:
 
     @property
     def fault(self) -> str:
-        """Returns why the plugin cannot run; empty if it can be found."""
+        """Return why the plugin cannot run; empty if it can be found."""
         if shutil.which(self._plugin.command):
             return ""
         hint = f"; {' '.join(self._plugin.install_hint.split())}" if self._plugin.install_hint else ""
@@ -142,7 +142,7 @@ class Plugin:
 
 
 def written_credential(output: bytes, api_version: str) -> Credential:
-    """Returns the credential of an ExecCredential. Raises ValueError without any part of the output, which may be
+    """Return the credential of an ExecCredential. Raises ValueError without any part of the output, which may be
     secret."""
     try:
         answer = orjson.loads(output)
@@ -176,7 +176,7 @@ def written_credential(output: bytes, api_version: str) -> Credential:
 
 
 def bearer(token: str, where: str) -> str:
-    """Returns the header value of a token. Raises OSError: a file may be incomplete while it is written."""
+    """Return the header value of a token. Raises OSError: a file may be incomplete while it is written."""
     if not token:
         raise OSError(f"{where}: empty, want a token")
     if not token.isascii() or not token.isprintable() or " " in token:

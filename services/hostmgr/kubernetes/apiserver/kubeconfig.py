@@ -68,7 +68,7 @@ class Section:
         raise InvalidArgument(f"{self._file}: {self._place}{key}: {rule}")
 
     def has(self, key: str) -> bool:
-        """Returns whether the field has a value: null, an empty text or an empty list is none."""
+        """Return whether the field has a value: null, an empty text or an empty list is none."""
         return self._value.get(key) not in (None, "", [], {}, False)
 
     def text(self, key: str) -> str:
@@ -95,7 +95,7 @@ class Section:
             self.refuse(key, f"not base64: {error}")
 
     def path(self, key: str) -> str:
-        """Returns a path; relative paths start at the folder of the file."""
+        """Return a path; relative paths start at the folder of the file."""
         name = self.text(key)
         return str(Path(self._file).parent / name) if name else ""
 
@@ -132,7 +132,7 @@ class Section:
         return Section(value, self._file, f"{self._place}{key}[{index}].")
 
     def find_named(self, key: str, name: str, kind: str) -> Section:
-        """Returns the ``kind`` section of the first entry with this name."""
+        """Return the ``kind`` section of the first entry with this name."""
         names = []
         for index in range(len(self.list(key))):
             row = self.row(key, index)
@@ -145,7 +145,7 @@ class Section:
 
 
 def read_kubeconfig(path: str, context: str = "") -> tuple[ClusterEntry, UserEntry]:
-    """Returns cluster and user of a context, by default of the current context. Raises InvalidArgument."""
+    """Return cluster and user of a context, by default of the current context. Raises InvalidArgument."""
     try:
         with open(path, "rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
@@ -155,7 +155,7 @@ def read_kubeconfig(path: str, context: str = "") -> tuple[ClusterEntry, UserEnt
 
 
 def parse_kubeconfig(content: bytes, path: str, context: str = "") -> tuple[ClusterEntry, UserEntry]:
-    """Parses a kubeconfig. Raises InvalidArgument."""
+    """Parse a kubeconfig. Raises InvalidArgument."""
     if len(content) > FILE_BYTES_MAX:
         raise InvalidArgument(f"{path}: larger than {FILE_BYTES_MAX} bytes: not a kubeconfig")
     try:
@@ -190,7 +190,7 @@ def _cluster(fields: Section) -> ClusterEntry:
 
 
 def fault_of_address(server: str) -> str:
-    """Returns why this cannot be the address of an apiserver; empty if it can."""
+    """Return why this cannot be the address of an apiserver; empty if it can."""
     try:
         url = urlsplit(server)
         port = url.port

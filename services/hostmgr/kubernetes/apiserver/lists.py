@@ -11,7 +11,7 @@ PAGES_MAX = 10_000
 
 
 def pages(api: ApiServer, path: str, limit: int) -> Iterator[tuple[Json, list[Json]]]:
-    """Yields the metadata and the objects of each page: at most ``limit`` objects, or all for 0. ``path`` is a
+    """Yield the metadata and the objects of each page: at most ``limit`` objects, or all for 0. ``path`` is a
     collection with selectors as its query. Raises OSError, including Refused, and ValueError."""
     query: dict[str, str | int] = {"limit": limit} if limit else {}
     for _ in range(PAGES_MAX):
@@ -32,7 +32,7 @@ def with_query(path: str, query: Mapping[str, str | int]) -> str:
 
 
 def _list_of(answer: Answer) -> tuple[Json, list[Json]]:
-    """Returns the metadata and objects of a list. Raises ValueError."""
+    """Return the metadata and objects of a list. Raises ValueError."""
     page = answer.json()
     metadata = page.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("resourceVersion"):

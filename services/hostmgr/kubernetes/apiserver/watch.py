@@ -35,13 +35,13 @@ class Watched(Protocol):
     """Handler of a watch, called on the thread of one reflector."""
 
     def on_replace(self, objects: Sequence[Json]) -> None:
-        """Sets all objects, replacing all earlier ones."""
+        """Set all objects, replacing all earlier ones."""
 
     def on_change(self, kind: str, object: Json) -> None:
-        """Applies a change. ``kind`` is ADDED, MODIFIED or DELETED; the object is in its new or last state."""
+        """Apply a change. ``kind`` is ADDED, MODIFIED or DELETED; the object is in its new or last state."""
 
     def on_lost(self, why: str) -> None:
-        """Reports an interruption of the watch: objects may be out of date until ``on_replace`` is called."""
+        """Report an interruption of the watch: objects may be out of date until ``on_replace`` is called."""
 
 
 class Expired(Exception):
@@ -66,14 +66,14 @@ class Reflector:
 
     @property
     def is_current(self) -> bool:
-        """Returns whether the handler has seen all events except the ones in transit."""
+        """Return whether the handler has seen all events except the ones in transit."""
         return bool(self._version)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops; the handler is not called afterwards. The handler may call this."""
+        """Stop; the handler is not called afterwards. The handler may call this."""
         self._stopping.set()
         with self._lock:
             if self._stream is not None:
@@ -109,7 +109,7 @@ class Reflector:
                 self._stopping.wait(pause_s * random.uniform(0.5, 1.0))
 
     def _lose(self, why: str) -> None:
-        """Reports the loss once, until the next list."""
+        """Report the loss once, until the next list."""
         self._version = ""
         if not self._is_lost and not self._stopping.is_set():
             self._is_lost = True
@@ -119,7 +119,7 @@ class Reflector:
     # Lists.
 
     def _list(self) -> None:
-        """Lists all objects for the handler. Raises OSError, ValueError."""
+        """List all objects for the handler. Raises OSError, ValueError."""
         store = self._identity()
         if self._store and store and store != self._store:
             log.warning("the apiserver has a different store: cluster %s instead of %s", store, self._store)
@@ -137,7 +137,7 @@ class Reflector:
         self._version, self._store, self._is_lost = version, store, False
 
     def _pages(self, is_paged: bool) -> tuple[list[Json], str]:
-        """Returns all objects, and the version of the first page."""
+        """Return all objects, and the version of the first page."""
         objects: list[Json] = []
         version = ""
         try:
@@ -151,7 +151,7 @@ class Reflector:
         return objects, version
 
     def _identity(self) -> str:
-        """Returns the uid of the store; empty when reading it is forbidden. Raises OSError, ValueError."""
+        """Return the uid of the store; empty when reading it is forbidden. Raises OSError, ValueError."""
         answer = self._api.ask(Request("GET", IDENTITY))
         if answer.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
             return ""
@@ -160,7 +160,7 @@ class Reflector:
         return str(answer.json()["metadata"]["uid"])
 
     def _check_store(self) -> None:
-        """Checks the store before a watch resumes: in another store, or one restored from a backup, the known version
+        """Check the store before a watch resumes: in another store, or one restored from a backup, the known version
         is meaningless and a watch would be silent. Raises Expired, OSError, ValueError."""
         store = self._identity()
         if store != self._store:
@@ -172,7 +172,7 @@ class Reflector:
     # Watches.
 
     def _watch(self) -> None:
-        """Watches until the apiserver ends the watch. Raises Expired, OSError, ValueError, and what the handler
+        """Watch until the apiserver ends the watch. Raises Expired, OSError, ValueError, and what the handler
         raises."""
         query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": self._version}
         try:

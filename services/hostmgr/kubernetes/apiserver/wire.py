@@ -59,7 +59,7 @@ class Answer(NamedTuple):
         return 200 <= self.status < 300
 
     def json(self) -> Json:
-        """Returns the JSON object. Raises ConnectionError for any other body: an apiserver does not send one."""
+        """Return the JSON object. Raises ConnectionError for any other body: an apiserver does not send one."""
         try:
             value = orjson.loads(self.body)
         except ValueError:
@@ -72,17 +72,17 @@ class Answer(NamedTuple):
 
     @property
     def may_pass(self) -> bool:
-        """Returns whether the apiserver may answer the same request differently later."""
+        """Return whether the apiserver may answer the same request differently later."""
         return self.status >= 500 or self.status == HTTPStatus.TOO_MANY_REQUESTS
 
     @property
     def reason(self) -> str:
-        """Returns the reason of a Status, such as AlreadyExists; else empty."""
+        """Return the reason of a Status, such as AlreadyExists; else empty."""
         return str(self._status_body().get("reason") or "")
 
     @property
     def message(self) -> str:
-        """Returns the message for users."""
+        """Return the message for users."""
         said = self._status_body().get("message") or self.body[:500].decode(errors="replace").strip()
         return f"HTTP {self.status}: {said}" if said else f"HTTP {self.status}"
 
@@ -103,14 +103,14 @@ class Refused(ConnectionError):
 
 
 def fault_of(answer: Answer | OSError, *fine: HTTPStatus) -> str:
-    """Returns why a request failed; empty if it succeeded, or its status is in ``fine``."""
+    """Return why a request failed; empty if it succeeded, or its status is in ``fine``."""
     if isinstance(answer, OSError):
         return str(answer) or type(answer).__name__
     return "" if answer.is_ok or answer.status in fine else answer.message
 
 
 def pause_before_repeat_s(answer: Answer, tries: int) -> float | None:
-    """Returns the seconds until the next attempt; None when the answer is final. An eviction that a PodDisruptionBudget
+    """Return the seconds until the next attempt; None when the answer is final. An eviction that a PodDisruptionBudget
     forbids is final, though it is a 429."""
     if tries >= TRIES_MAX:
         return None
@@ -132,19 +132,19 @@ class ApiServer:
         self._streams: set[Stream] = set()
 
     def ask(self, request: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
-        """Sends a request. Raises OSError."""
+        """Send a request. Raises OSError."""
         [answer] = self.ask_all((request,), timeout_s)
         if isinstance(answer, OSError):
             raise answer
         return answer
 
     def ask_all(self, requests: Sequence[Request], timeout_s: float = ANSWER_TIMEOUT_S) -> list[Answer | OSError]:
-        """Sends requests; returns answers in their order. An OSError means that it is unknown whether that request was
+        """Send requests; return answers in their order. An OSError means that it is unknown whether that request was
         done."""
         return _Batch(self, requests, timeout_s).run() if requests else []
 
     def stream(self, path: str, silence_s: float | None = WATCH_SILENCE_S) -> Stream:
-        """Returns the answer to a GET as a stream. Raises OSError, including Refused."""
+        """Return the answer to a GET as a stream. Raises OSError, including Refused."""
         authorization = self.access.authorization()
         stream = self._open(path, authorization, silence_s)
         if stream.status == HTTPStatus.UNAUTHORIZED and self.access.renew(authorization, stream.context):
@@ -156,7 +156,7 @@ class ApiServer:
             raise Refused(Answer(stream.status, b"".join(stream.pieces()), stream.retry_after_s))
 
     def close(self) -> None:
-        """Closes the client, and ends its calls and streams."""
+        """Close the client, and end its calls and streams."""
         with self._lock:
             self.is_closed = True
             idle, self._idle = self._idle, []
@@ -167,14 +167,14 @@ class ApiServer:
             stream.close()
 
     def tail(self, authorization: str, accept: str = "application/json") -> str:
-        """Returns the text after the path in every request."""
+        """Return the text after the path in every request."""
         credentials = f"Authorization: {authorization}\r\n" if authorization else ""
         return (
             f" HTTP/1.1\r\nHost: {self.access.host_header}\r\n{credentials}Accept: {accept}\r\nUser-Agent: peloton\r\n"
         )
 
     def take(self) -> Connection | None:
-        """Returns an idle connection that appears to be open."""
+        """Return an idle connection that appears to be open."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -283,7 +283,7 @@ class _Batch:
         return max(until_s - now_s, 0.0)
 
     def _one_more(self) -> _Flight | None:
-        """Adds a connection. Raises OSError when there is none at all."""
+        """Add a connection. Raises OSError when there is none at all."""
         connection = self._server.take()
         if connection is None:
             try:
@@ -349,7 +349,7 @@ class _Batch:
             self._finish(index, answer)
 
     def _has_new_credentials(self, flight: _Flight) -> bool:
-        """Returns whether there are credentials other than the rejected ones. Raises OSError."""
+        """Return whether there are credentials other than the rejected ones. Raises OSError."""
         if flight.authorization == self._authorization:
             if not self._server.access.renew(flight.authorization, flight.connection.context):
                 return False
@@ -386,7 +386,7 @@ class _Batch:
             self._finish(index, TimeoutError(f"the apiserver did not answer within {self._timeout_s:g} s"))
 
     def _give_up(self, error: OSError) -> None:
-        """Sets the error as the answer of all unanswered requests."""
+        """Set the error as the answer of all unanswered requests."""
         for index, answer in enumerate(self._answers):
             if answer is None:
                 self._finish(index, error)

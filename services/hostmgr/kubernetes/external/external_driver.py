@@ -108,7 +108,7 @@ class ExternalPodsDriver(KubernetesDriver):
         self._publish([report for run in runs if (report := self.external.answer(run)) is not None])
 
     def _split(self, pods: Sequence[PodOnHost]) -> tuple[list[PodOnHost], dict[PodId, Json]]:
-        """Splits runs into pods that Peloton creates, and external ones with their known objects. Raises OSError while
+        """Split runs into pods that Peloton creates, and external ones with their known objects. Raises OSError while
         external pods are not known, and what storage raises."""
         runs = [pod.pod_id for pod in pods]
         others: dict[PodId, Json] = {run: {} for run in runs if self.external.has(str(run))}
@@ -116,7 +116,7 @@ class ExternalPodsDriver(KubernetesDriver):
         return [pod for pod in pods if pod.pod_id not in others], others
 
     def _confirm_bound(self, others: Mapping[PodId, Json]) -> list[str]:
-        """Returns the runs that are bound. Asks the apiserver about the others, whose binding may not have arrived;
+        """Return the runs that are bound. Asks the apiserver about the others, whose binding may not have arrived;
         runs that were not bound are reported as lost. Raises OSError."""
         bound = [str(run) for run in others if self.external.has(str(run))]
         doubtful = [(run, pod) for run, pod in others.items() if not self.external.has(str(run))]
@@ -156,7 +156,7 @@ def _is_external(launch: HostLaunch) -> bool:
 
 
 def _unknown(run: PodId) -> PodReport:
-    """Returns the answer for a run without a bound pod."""
+    """Return the answer for a run without a bound pod."""
     message = "no pod was bound as this run"
     status = PodStatus(run, PodState.LOST, 0, message=message, cause=Cause.NO_ENDING)
     return PodReport(str(run), PodState.LOST.value, lambda: status, is_answer=True)

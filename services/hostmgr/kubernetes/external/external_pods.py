@@ -164,7 +164,7 @@ class ExternalPods:
         return [report] if report is not None else []
 
     def _forget_if_done(self, run: str) -> None:
-        """Removes the run of a deleted pod when its end is stored, or was never seen. The caller holds the lock."""
+        """Remove the run of a deleted pod when its end is stored, or was never seen. The caller holds the lock."""
         self._hindered.pop(run, None)
         if run not in self._cache.pods:
             self._runs.pop(run, None)
@@ -201,7 +201,7 @@ class ExternalPods:
         return FoundPod(observed, name, seen.config, pool, since_s=seen.since_s)
 
     def _owner_of(self, pod: Json) -> Owner:
-        """Returns the pod's controller; for a ReplicaSet its own controller, so that a Deployment is one job through
+        """Return the pod's controller; for a ReplicaSet its own controller, so that a Deployment is one job through
         its rollouts."""
         owner = controller_of(pod)
         if owner is None:
@@ -231,7 +231,7 @@ class ExternalPods:
         return pool
 
     def set_conditions(self, conditions: Sequence[PodCondition]) -> None:
-        """Shows statuses at pods. A rejected status is not repeated until it changes; a new reason also writes an
+        """Show statuses at pods. A rejected status is not repeated until it changes; a new reason also writes an
         event."""
         sent: list[tuple[_Seen, Json, PodCondition]] = []
         with self._lock:
@@ -258,7 +258,7 @@ class ExternalPods:
     # Interface for the driver.
 
     def pods_of(self, runs: Sequence[PodId]) -> dict[PodId, Json]:
-        """Returns the objects of the runs among these that belong to external pods; empty if the object is not
+        """Return the objects of the runs among these that belong to external pods; empty if the object is not
         known."""
         uids = self._uids_of({(run.job_id, run.instance_id) for run in runs})
         found = {run: uid for run in runs if (uid := uids.get((run.job_id, run.instance_id)))}
@@ -292,7 +292,7 @@ class ExternalPods:
         return refused
 
     def _why_not_bound(self, run: PodId, pod: Json, answer: Answer | OSError) -> str:
-        """Returns why the pod is not bound as this run; empty if it is. A conflict may result from a repeated
+        """Return why the pod is not bound as this run; empty if it is. A conflict may result from a repeated
         request."""
         if isinstance(answer, OSError):
             raise answer
@@ -309,11 +309,11 @@ class ExternalPods:
 
     @property
     def has_events(self) -> bool:
-        """Returns whether events of bindings wait to be written."""
+        """Return whether events of bindings wait to be written."""
         return bool(self._unwritten)
 
     def write_events(self) -> None:
-        """Writes some of the events, after the urgent bindings. Best effort: the pods run all the same."""
+        """Write some of the events, after the urgent bindings. Best effort: the pods run all the same."""
         some = [self._unwritten.popleft() for _ in range(min(len(self._unwritten), EVENTS_MAX))]
         for start in range(0, len(some), EVENTS_AT_ONCE):
             for answer in self._api.ask_all(some[start : start + EVENTS_AT_ONCE]):
@@ -322,7 +322,7 @@ class ExternalPods:
                     return
 
     def has(self, run: str) -> bool:
-        """Returns whether an external pod is, or was, bound as this run."""
+        """Return whether an external pod is, or was, bound as this run."""
         with self._lock:
             return run in self._runs
 
@@ -350,7 +350,7 @@ class ExternalPods:
         _first_error(others)
 
     def evict_again(self) -> None:
-        """Repeats due evictions. Raises OSError."""
+        """Repeat due evictions. Raises OSError."""
         now_s = time.monotonic()
         with self._lock:
             due = [run for run, (_, again_s) in self._hindered.items() if again_s <= now_s]
@@ -358,7 +358,7 @@ class ExternalPods:
             self.evict(due)
 
     def answer(self, run: str) -> PodReport | None:
-        """Returns the answer to reconciliation; None for an unknown run."""
+        """Return the answer to reconciliation; None for an unknown run."""
         with self._lock:
             return self._cache.answer(run)
 
@@ -380,7 +380,7 @@ class ExternalPods:
 
 
 def _run_of(pod: Json) -> str:
-    """Returns the run as which Peloton has bound the pod; empty if it has not."""
+    """Return the run as which Peloton has bound the pod; empty if it has not."""
     is_bound = bool(pod.get("spec", {}).get("nodeName"))
     return (pod["metadata"].get("annotations") or {}).get(RUN, "") if is_bound else ""
 

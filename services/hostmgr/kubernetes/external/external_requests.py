@@ -34,13 +34,13 @@ def binding_request(pod: Json, run: PodId, node: str) -> Request:
 
 
 def get_request(pod: Json) -> Request:
-    """Returns a request for a list of one pod, as the right to list pods is required anyway."""
+    """Return a request for a list of one pod, as the right to list pods is required anyway."""
     meta = pod["metadata"]
     return Request("GET", f"/api/v1/namespaces/{meta['namespace']}/pods?fieldSelector=metadata.name%3D{meta['name']}")
 
 
 def read_answer(answer: Answer | OSError) -> Json | None:
-    """Returns the pod in the answer to a list request; None if there is none. Raises OSError."""
+    """Return the pod in the answer to a list request; None if there is none. Raises OSError."""
     if isinstance(answer, OSError):
         raise answer
     if not answer.is_ok:
@@ -55,7 +55,7 @@ def is_bound_as(pod: Json, run: PodId, uid: str) -> bool:
 
 
 def eviction_request(pod: Json) -> Request:
-    """Returns an eviction with the pod's own grace period."""
+    """Return an eviction with the pod's own grace period."""
     meta = pod["metadata"]
     body = {
         "apiVersion": "policy/v1",
@@ -67,7 +67,7 @@ def eviction_request(pod: Json) -> Request:
 
 
 def read_condition(pod: Json) -> tuple[str, str]:
-    """Returns reason and message of the condition PodScheduled, if that is False."""
+    """Return reason and message of the condition PodScheduled, if that is False."""
     for condition in pod.get("status", {}).get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return condition.get("reason", ""), condition.get("message", "")
@@ -75,7 +75,7 @@ def read_condition(pod: Json) -> tuple[str, str]:
 
 
 def condition_request(pod: Json, reason: str, message: str) -> Request:
-    """Returns a patch with all conditions and the version at which they were read: of two writers one is rejected."""
+    """Return a patch with all conditions and the version at which they were read: of two writers one is rejected."""
     others = [each for each in pod.get("status", {}).get("conditions") or () if each["type"] != "PodScheduled"]
     own = {
         "type": "PodScheduled",
@@ -92,7 +92,7 @@ def condition_request(pod: Json, reason: str, message: str) -> Request:
 
 
 def event_request(pod: Json, kind: str, reason: str, message: str) -> Request:
-    """Returns an event; ``kind`` is Normal or Warning."""
+    """Return an event; ``kind`` is Normal or Warning."""
     meta, now = pod["metadata"], _now()
     about = {
         "apiVersion": "v1",

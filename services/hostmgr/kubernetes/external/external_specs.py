@@ -56,7 +56,7 @@ class Owner:
 
     @property
     def job_id(self) -> JobId:
-        """Returns the job's id. Raises Refused."""
+        """Return the job's id. Raises Refused."""
         try:
             return parse_job_id(self.uid)
         except ValueError:
@@ -68,7 +68,7 @@ class Owner:
 
 
 def controller_of(thing: Json) -> Owner | None:
-    """Returns the controller that created this object and replaces it; None if it has none."""
+    """Return the controller that created this object and replaces it; None if it has none."""
     meta = thing["metadata"]
     for owner in meta.get("ownerReferences") or ():
         if owner.get("controller"):
@@ -82,14 +82,14 @@ def itself(pod: Json) -> Owner:
 
 
 def wants_host(pod: Json) -> bool:
-    """Returns whether Peloton must bind the pod: it has no node, is not being deleted, and has no scheduling gate."""
+    """Return whether Peloton must bind the pod: it has no node, is not being deleted, and has no scheduling gate."""
     spec = pod.get("spec", {})
     held = spec.get("nodeName") or spec.get("schedulingGates") or pod["metadata"].get("deletionTimestamp")
     return not held and not is_over(pod)
 
 
 def pool_named(thing: Json) -> str:
-    """Returns the pool that a pod or a namespace names, as a path or as names joined by dots; empty if it names
+    """Return the pool that a pod or a namespace names, as a path or as names joined by dots; empty if it names
     none."""
     meta = thing["metadata"]
     own = (meta.get("annotations") or {}).get(POOL) or (meta.get("labels") or {}).get(POOL)
@@ -97,7 +97,7 @@ def pool_named(thing: Json) -> str:
 
 
 def config_of(pod: Json, owner: Owner, cluster: str) -> job_pb2.JobConfig:
-    """Returns the configuration without the pool. Raises Refused."""
+    """Return the configuration without the pool. Raises Refused."""
     spec, meta = pod["spec"], pod["metadata"]
     _refuse_unknown_fields(spec)
     priority = _number(meta, PRIORITY, 0, PRIORITY_MAX, max(int(spec.get("priority") or 0), 0))
@@ -216,7 +216,7 @@ def _refuse_unknown_fields(spec: Json) -> None:
 
 
 def _resource_names(part: Json) -> set[str]:
-    """Returns the resources requested by a container, or by the pod as a whole."""
+    """Return the resources requested by a container, or by the pod as a whole."""
     amounts = part.get("resources") or {}
     return {*(amounts.get("requests") or ()), *(amounts.get("limits") or ())}
 

@@ -73,20 +73,20 @@ class Ledger:
             self._note_change(name)
 
     def lose_node(self, name: str) -> None:
-        """Marks a node as lost after it was unreachable for too long: it is no host until it is ready."""
+        """Mark a node as lost after it was unreachable for too long: it is no host until it is ready."""
         if (line := self._lines.get(name)) is not None and not line.is_lost:
             line.is_lost = True
             self.nodes_version += 1
 
     def set_slack(self, name: str, milli: int | None) -> None:
-        """Sets the measured cpu of the node that its ordinary pods do not use; None: unknown."""
+        """Set the measured cpu of the node that its ordinary pods do not use; None: unknown."""
         line = self._lines.get(name)
         if line is not None and line.node is not None and line.slack_milli != milli:
             line.slack_milli, line.host = milli, None
             self._dirty.add(name)
 
     def put_pod(self, pod: str, node: str, demand: Demand) -> None:
-        """Records a live pod of any owner; ``pod`` is its namespace and name."""
+        """Record a live pod of any owner; ``pod`` is its namespace and name."""
         self._expected.discard(pod)
         line = self._lines.get(node)
         if line is not None and line.demands.get(pod) == demand:
@@ -95,7 +95,7 @@ class Ledger:
         self._add(pod, node, demand)
 
     def drop_pod(self, pod: str) -> None:
-        """Removes a pod that has ended, is gone, or was certainly not created."""
+        """Remove a pod that has ended, is gone, or was certainly not created."""
         self._expected.discard(pod)
         name = self._node_of.pop(pod, None)
         if name is None:
@@ -120,14 +120,14 @@ class Ledger:
             self._dirty.add(name)
 
     def keep_pods(self, there: Collection[str]) -> set[str]:
-        """Removes all pods except these and the expected ones; returns the expected ones that are absent."""
+        """Remove all pods except these and the expected ones; return the expected ones that are absent."""
         absent = self._expected.difference(there)
         for pod in self._node_of.keys() - absent - set(there):
             self.drop_pod(pod)
         return absent
 
     def keep_nodes(self, there: Collection[str]) -> None:
-        """Removes all other nodes."""
+        """Remove all other nodes."""
         for name in [name for name in self._lines if name not in there]:
             self.drop_node(name)
 
@@ -138,22 +138,22 @@ class Ledger:
         return line.node if line is not None else None
 
     def pods_on(self, name: str) -> list[str]:
-        """Returns all known live pods on the node."""
+        """Return all known live pods on the node."""
         line = self._lines.get(name)
         return list(line.demands) if line is not None else []
 
     def demands_on(self, name: str) -> Mapping[str, Demand]:
-        """Returns the demands of live pods on the node, by namespace and name."""
+        """Return the demands of live pods on the node, by namespace and name."""
         line = self._lines.get(name)
         return line.demands if line is not None else {}
 
     def slack_of(self, name: str) -> int | None:
-        """Returns the slack measured last."""
+        """Return the slack measured last."""
         line = self._lines.get(name)
         return line.slack_milli if line is not None else None
 
     def lenders(self) -> list[str]:
-        """Returns the names of nodes whose slack is measured: pods there request cpu, or revocable pods hold or may get
+        """Return the names of nodes whose slack is measured: pods there request cpu, or revocable pods hold or may get
         slack."""
         lines = self._lines.items()
         return sorted(name for name, line in lines if line.node and (line.held.cpu_milli or line.slack_total_milli))
@@ -163,27 +163,27 @@ class Ledger:
         return line is not None and line.is_lost
 
     def is_expected(self, pod: str) -> bool:
-        """Returns whether the pod is launched and not seen yet."""
+        """Return whether the pod is launched and not seen yet."""
         return pod in self._expected
 
     def volume(self, node: str, volume_id: str) -> NodeVolume | None:
-        """Returns the volume as annotated on the node."""
+        """Return the volume as annotated on the node."""
         line = self._lines.get(node)
         return line.volumes.get(volume_id) if line is not None else None
 
     def is_being_made(self, node: str, volume_id: str) -> bool:
-        """Returns whether a launch is creating the volume and the node does not show it yet."""
+        """Return whether a launch is creating the volume and the node does not show it yet."""
         line = self._lines.get(node)
         return line is not None and volume_id in line.being_made
 
     def unmake(self, node: str, volume_id: str) -> None:
-        """Removes a volume that was certainly not created."""
+        """Remove a volume that was certainly not created."""
         if (line := self._lines.get(node)) is not None and line.being_made.pop(volume_id, None) is not None:
             line.host = None
             self._dirty.add(node)
 
     def user_of(self, node: str, volume_id: str) -> str:
-        """Returns the live pod that uses the volume, or ""."""
+        """Return the live pod that uses the volume, or ""."""
         line = self._lines.get(node)
         return line.user_of(volume_id) if line is not None else ""
 
@@ -194,7 +194,7 @@ class Ledger:
     # Offers.
 
     def hosts(self) -> list[RegisteredHost]:
-        """Returns all nodes that are hosts; unchanged ones are the same objects."""
+        """Return all nodes that are hosts; unchanged ones are the same objects."""
         return [
             host_of(line)
             for line in self._lines.values()
@@ -210,7 +210,7 @@ class Ledger:
         self._dirty.update(self._lines)
 
     def changes(self) -> ResourceChanges:
-        """Returns the new offers, and the offers that they replace."""
+        """Return the new offers, and the offers that they replace."""
         withdrawn, announced = [], []
         for name in sorted(self._dirty):
             line = self._lines[name]
@@ -264,7 +264,7 @@ class Ledger:
         )
 
     def give_back(self, resources_ids: Sequence[str]) -> None:
-        """Returns claimed, unused offers to the ledger, which makes new ones."""
+        """Return claimed, unused offers to the ledger, which makes new ones."""
         for resources_id in resources_ids:
             self._take(resources_id)
 
@@ -331,12 +331,12 @@ def _is_same(old: FreeResources, new: FreeResources) -> bool:
 
 
 def _is_of_same_node(old: FreeResources, new: FreeResources) -> bool:
-    """Returns whether the properties by which placement chose the node, other than free resources, are equal."""
+    """Return whether the properties by which placement chose the node, other than free resources, are equal."""
     return (old.host_id, old.labels, old.goes_ns) == (new.host_id, new.labels, new.goes_ns)
 
 
 def _without(ranges: Ports, taken: Iterable[int]) -> list[tuple[int, int]]:
-    """Returns the ranges without these ports, which are sorted."""
+    """Return the ranges without these ports, which are sorted."""
     left = list(ranges)
     for port in taken:
         for at, (begin, end) in enumerate(left):

@@ -26,7 +26,7 @@ class Demand(NamedTuple):
 
 
 def less(have: Resources, held: Resources) -> Resources:
-    """Returns the difference, at least 0: external pods may exceed a node's resources."""
+    """Return the difference, at least 0: external pods may exceed a node's resources."""
     return have.without(held)
 
 
@@ -65,16 +65,16 @@ class Line:
 
     @property
     def kept(self) -> Resources:
-        """Returns the disk of volumes."""
+        """Return the disk of volumes."""
         return node_volumes.disk(self.volumes, self.being_made)
 
     def user_of(self, volume_id: str) -> str:
-        """Returns the pod that uses the volume, or ""."""
+        """Return the pod that uses the volume, or ""."""
         return next((pod for pod, demand in self.demands.items() if demand.volume == volume_id), "")
 
     @property
     def slack_total_milli(self) -> int:
-        """Returns the total slack. While it is unknown, revocable pods stay and no more are placed."""
+        """Return the total slack. While it is unknown, revocable pods stay and no more are placed."""
         return self.slack_held_milli if self.slack_milli is None else self.slack_milli
 
     @property
@@ -83,7 +83,7 @@ class Line:
 
     @property
     def slots(self) -> int:
-        """Returns the number of pods that the node still accepts."""
+        """Return the number of pods that the node still accepts."""
         return max(self.node.pods_max - len(self.demands), 0) if self.node is not None else 0
 
     @property

@@ -43,12 +43,12 @@ _REFUSING = {
 
 
 def annotate(volume_id: str, volume: NodeVolume | None) -> dict[str, str | None]:
-    """Returns the volume's entry in a patch of the annotations; None removes it."""
+    """Return the volume's entry in a patch of the annotations; None removes it."""
     return {ANNOTATION + volume_id: None if volume is None else str(volume)}
 
 
 def volumes_of(annotations: Mapping[str, str]) -> dict[str, NodeVolume]:
-    """Returns the volumes by id. Raises ValueError for a malformed one."""
+    """Return the volumes by id. Raises ValueError for a malformed one."""
     found: dict[str, NodeVolume] = {}
     for key, text in annotations.items():
         if key.startswith(ANNOTATION):
@@ -59,12 +59,12 @@ def volumes_of(annotations: Mapping[str, str]) -> dict[str, NodeVolume]:
 
 
 def there(volumes: Mapping[str, NodeVolume]) -> frozenset[str]:
-    """Returns the ids of the volumes that a pod can use."""
+    """Return the ids of the volumes that a pod can use."""
     return frozenset(volume_id for volume_id, volume in volumes.items() if volume.stage in (Stage.NEW, Stage.KEPT))
 
 
 def disk(volumes: Mapping[str, NodeVolume], being_made: Mapping[str, int]) -> Resources:
-    """Returns the disk of all volumes. ``being_made`` has the sizes of volumes that the node does not show yet."""
+    """Return the disk of all volumes. ``being_made`` has the sizes of volumes that the node does not show yet."""
     if not volumes and not being_made:
         return NOTHING
     sizes = {**being_made, **{volume_id: volume.size_mib for volume_id, volume in volumes.items()}}
@@ -72,7 +72,7 @@ def disk(volumes: Mapping[str, NodeVolume], being_made: Mapping[str, int]) -> Re
 
 
 def refusal(volume: VolumeRecord, known: NodeVolume | None, is_being_made: bool, user: str, left_mib: int) -> str:
-    """Returns why a pod cannot use the volume on this node, or "". ``user`` is the pod that uses it. ``left_mib`` is
+    """Return why a pod cannot use the volume on this node, or "". ``user`` is the pod that uses it. ``left_mib`` is
     the free disk after the pod's own."""
     what = f"volume {volume.volume_id} of {volume.size_mib} MB"
     if user:

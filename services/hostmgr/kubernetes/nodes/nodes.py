@@ -48,7 +48,7 @@ class Node:
 
 
 def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
-    """Returns None for a node that is not selected. Raises ValueError for malformed amounts."""
+    """Return None for a node that is not selected. Raises ValueError for malformed amounts."""
     meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels: HostLabels = meta.get("labels") or {}
     if any(labels.get(key) != value for key, value in settings.node_selector):
@@ -74,7 +74,7 @@ def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
 
 
 def capacity_of(amounts: Json) -> Resources:
-    """Returns amounts rounded down: a pod that fits in them fits in the node."""
+    """Return amounts rounded down: a pod that fits in them fits in the node."""
 
     def of(name: str) -> Any:
         return amount(amounts.get(name, "0"))

@@ -67,7 +67,7 @@ class SlackEstimator:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops; pending requests must have been ended before."""
+        """Stop; pending requests must have been ended before."""
         self._stopping.set()
         self._askers.shutdown(cancel_futures=True)
         if self._thread.is_alive():
@@ -85,7 +85,7 @@ class SlackEstimator:
                         log.exception("measuring the slack of nodes failed, retrying")
 
     def run_round(self) -> None:
-        """Measures the next nodes."""
+        """Measure the next nodes."""
         with self._view.lock:
             lenders = self._view.ledger.lenders()
         self._nodes = {name: known for name in lenders if (known := self._nodes.get(name)) is not None}
@@ -133,7 +133,7 @@ class SlackEstimator:
 
 
 def _next_count(before: _Count | None, sample: UseSample) -> _Count:
-    """Returns the next count. A counter that was reset starts a new one."""
+    """Return the next count. A counter that was reset starts a new one."""
     if before is None or sample.cpu_s < before.cpu_s:
         return _Count(sample.cpu_s, sample.at_s, None)
     if sample.at_s <= before.at_s:
@@ -143,12 +143,12 @@ def _next_count(before: _Count | None, sample: UseSample) -> _Count:
 
 
 def _is_measured_twice(before: Mapping[str, _Count], now: Mapping[str, _Count]) -> bool:
-    """Returns whether all pods in both measurements have a rate."""
+    """Return whether all pods in both measurements have a rate."""
     return bool(before) and all(count.rate_milli is not None for key, count in now.items() if key in before)
 
 
 def _ordinary(demands: Mapping[str, Demand], counts: Mapping[str, _Count]) -> tuple[int, int]:
-    """Returns the cpu that ordinary pods request and use. A pod not measured twice counts as using its whole request; a
+    """Return the cpu that ordinary pods request and use. A pod not measured twice counts as using its whole request; a
     pod that has just ended with its last use."""
     ordinary = {key: demand.held.cpu_milli for key, demand in demands.items() if not demand.slack_milli}
     rates = {key: count.rate_milli for key, count in counts.items() if count.rate_milli is not None}

@@ -59,7 +59,7 @@ class NodeUse:
         self._refused_until_s: dict[str, float] = {}  # by node; _ALL: for all of them
 
     def samples_of(self, node: str) -> list[UseSample]:
-        """Returns samples of all pods on the node. Raises OSError, and ValueError for a malformed answer."""
+        """Return samples of all pods on the node. Raises OSError, and ValueError for a malformed answer."""
         if not self._is_refused(node):
             path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/stats/summary"
             answer = self._api.ask(Request("GET", path), ANSWER_TIMEOUT_S)
@@ -108,7 +108,7 @@ class NodeUse:
         ]
 
     def _read_metrics(self) -> None:
-        """Reads the metrics of all pods; an error counts for all nodes as well."""
+        """Read the metrics of all pods; an error counts for all nodes as well."""
         try:
             answer = self._api.ask(Request("GET", METRICS), ANSWER_TIMEOUT_S)
             self._metrics_error = None if answer.is_ok else Refused(answer)
@@ -127,7 +127,7 @@ class NodeUse:
         self._metrics_at_s = self._clock()
 
     def _next(self, item: Json) -> _Metric:
-        """Returns the next metric; its rate covers the time since the previous one."""
+        """Return the next metric; its rate covers the time since the previous one."""
         at_s = _time(item["timestamp"])
         uses = [container["usage"] for container in item["containers"]]
         cpu = float(sum(amount(use["cpu"]) for use in uses))
@@ -147,7 +147,7 @@ class NodeUse:
 
 
 def _list_measured(pod: Json) -> list[Json]:
-    """Returns the measured parts: the pod as a whole, or its containers."""
+    """Return the measured parts: the pod as a whole, or its containers."""
     parts = [pod] if pod.get("cpu") else pod.get("containers") or []
     return [part for part in parts if (part.get("cpu") or {}).get("usageCoreNanoSeconds") is not None]
 

@@ -81,7 +81,7 @@ class CommandSessions:
             self._turns.release()
 
     def close_idle(self) -> None:
-        """Ends sessions whose callers have disappeared."""
+        """End sessions whose callers have disappeared."""
         now_s = self._clock()
         self._end([name for name, each in list(self._sessions.items()) if now_s - each.used_s > IDLE_S])
 
@@ -111,7 +111,7 @@ class CommandSessions:
             return found
 
     def _close_idlest(self) -> None:
-        """Removes ended sessions when there are too many; until then they answer repeated calls."""
+        """Remove ended sessions when there are too many; until then they answer repeated calls."""
         for name, each in list(self._sessions.items()):
             if len(self._sessions) < SESSIONS_MAX:
                 return
@@ -159,7 +159,7 @@ class CommandSessions:
         return ExchangeAnswer(stdout, stderr, exit_code, command.unsent_bytes < UNSENT_BYTES_MAX)
 
     def _start(self, pod: str, exchange: Exchange) -> Command:
-        """Starts the command. Raises NotFound, OSError."""
+        """Start the command. Raises NotFound, OSError."""
         start = exchange.start
         assert start is not None  # _session found none
         container = start.container or self._logs.first_container(pod)
@@ -167,7 +167,7 @@ class CommandSessions:
 
 
 def _check(exchange: Exchange) -> None:
-    """Raises InvalidArgument for an invalid exchange."""
+    """Raise InvalidArgument for an invalid exchange."""
     if not exchange.session:
         raise InvalidArgument("an exchange with a command needs the name of its session")
     if len(exchange.data) > INPUT_BYTES_MAX:
@@ -179,7 +179,7 @@ def _check(exchange: Exchange) -> None:
 
 
 def _fault(error: PelotonError | OSError) -> PelotonError | OSError:
-    """Returns the error in the class that names its cause."""
+    """Return the error in the class that names its cause."""
     if isinstance(error, Refused) and error.answer.status == HTTPStatus.NOT_FOUND:
         return NotFound(str(error))
     is_final = isinstance(error, Refused) and error.answer.status not in BUSY

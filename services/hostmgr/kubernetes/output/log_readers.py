@@ -87,14 +87,14 @@ class LogReaders:
         return FilePiece(data, is_end)
 
     def _skip(self, reader: _Reader, offset: int) -> bool:
-        """Returns whether the reader has reached this offset; in a shorter log it stops at the end."""
+        """Return whether the reader has reached this offset; in a shorter log it stops at the end."""
         until_s = self._clock() + SKIP_S
         while reader.position < offset and not reader.stream.is_over and self._clock() < until_s:
             reader.position += len(reader.stream.read(min(offset - reader.position, PIECE_BYTES), FIRST_WAIT_S))
         return reader.position >= offset
 
     def _keep(self, key: _Key, reader: _Reader, is_end: bool) -> None:
-        """Keeps the reader for the next call."""
+        """Keep the reader for the next call."""
         reader.used_s = self._clock()
         over = [reader] if is_end else []
         with self._lock:

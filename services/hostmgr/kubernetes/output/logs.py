@@ -36,13 +36,13 @@ class PodLogs:
         return str(self._pod(pod)["spec"]["containers"][0]["name"])
 
     def files(self, pod: str) -> tuple[str, ...]:
-        """Returns the logs of the containers that have started."""
+        """Return the logs of the containers that have started."""
         found = self._pod(pod)
         first = found["spec"]["containers"][0]["name"]
         return tuple(file_of(name, first) for name, status in _statuses(found) if _has_begun(status))
 
     def open(self, pod: str, file: str, follow: bool = False) -> Stream:
-        """Opens a log. With ``follow`` it includes later output, until the container ends."""
+        """Open a log. With ``follow`` it includes later output, until the container ends."""
         container, _, name = file.rpartition("/")
         if name != OUTPUT:
             raise NotFound(f"pod {pod} has no file {file}: Kubernetes keeps only what containers write to {OUTPUT}")
@@ -50,7 +50,7 @@ class PodLogs:
         return self._open(pod, {"container": container, **({"follow": "true"} if follow else {})}, follow)
 
     def tail(self, pod: str, limit_bytes: int) -> bytes:
-        """Returns the end of the log of the container that failed, or else of the first one."""
+        """Return the end of the log of the container that failed, or else of the first one."""
         with self._open(pod, {"container": _describe_failure(self._pod(pod)), "tailLines": str(TAIL_LINES)}) as stream:
             return _end_of(stream.pieces(), limit_bytes)
 
@@ -79,7 +79,7 @@ def _missing(answer: Answer, pod: str) -> Exception:
 
 
 def _statuses(pod: Json) -> list[tuple[str, Json]]:
-    """Returns names and statuses of containers: the pod's own first, in the order of its manifest."""
+    """Return names and statuses of containers: the pod's own first, in the order of its manifest."""
     order = {each["name"]: place for place, each in enumerate(pod["spec"]["containers"])}
     status: dict[str, Any] = pod.get("status") or {}
     own = sorted(status.get("containerStatuses") or (), key=lambda each: order.get(each["name"], len(order)))
@@ -100,7 +100,7 @@ def _describe_failure(pod: Json) -> str:
 
 
 def _end_of(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
-    """Returns the last bytes, without holding all."""
+    """Return the last bytes, without holding all."""
     kept: deque[bytes] = deque()
     held = read = 0
     for piece in pieces:

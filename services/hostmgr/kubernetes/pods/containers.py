@@ -64,7 +64,7 @@ class ContainerManifest:
         self._rest = {key: orjson.Fragment(orjson.dumps(value)) for key, value in rest.items()}
 
     def body(self, variables: dict[str, str], allocated: Iterator[int]) -> Json:
-        """Returns the container. ``variables`` are common to all containers of the pod. ``allocated`` yields the pod's
+        """Return the container. ``variables`` are common to all containers of the pod. ``allocated`` yields the pod's
         dynamic ports, of which the container takes its own."""
         ports = [(name, env_name, value or next(allocated)) for name, env_name, value in self._ports]
         own = {env_name: str(number) for _, env_name, number in ports if env_name}
@@ -93,7 +93,7 @@ def _literal(text: str) -> str:
 
 
 def _command(part: Part) -> Json:
-    """Returns the command as Mesos runs it. With ``shell`` the value is a line for /bin/sh, and arguments are ignored.
+    """Return the command as Mesos runs it. With ``shell`` the value is a line for /bin/sh, and arguments are ignored.
     Otherwise the value is a program. For Mesos's own containers its arguments start with its name; for Docker's they do
     not, and all of them are passed to the entrypoint of the image if it has one. Without a value the image's own
     command runs."""
@@ -122,7 +122,7 @@ def _variables(command: mesos_pb2.CommandInfo) -> Iterator[Json]:
 
 
 def _resources(part: Part, asked: Asked) -> Json:
-    """Returns requests equal to limits, so that a pod which sets cpu and memory is Guaranteed, unless the node's
+    """Return requests equal to limits, so that a pod which sets cpu and memory is Guaranteed, unless the node's
     resources are offered with a factor: requests are then divided by it. A revocable pod requests no cpu: it gets the
     cpu that others leave. Resources without a request are not limited."""
     wanted = without_licenses(resources(part.resource))
@@ -159,7 +159,7 @@ def _security(part: Part) -> Json:
 
 
 def _checks(part: Part) -> dict[str, task_pb2.HealthCheckConfig]:
-    """Returns the checks by the names of their probes. The health check also decides readiness, unless a readiness
+    """Return the checks by the names of their probes. The health check also decides readiness, unless a readiness
     check does."""
     checks = {}
     if part.HasField("healthCheck"):
@@ -187,7 +187,7 @@ def _probe(check: task_pb2.HealthCheckConfig, ports: Mapping[str, int]) -> Json:
 
 
 def _port_name(name: str) -> Json:
-    """Returns a valid port name: at most 15 of a-z, 0-9 and -, with a letter; other names are dropped."""
+    """Return a valid port name: at most 15 of a-z, 0-9 and -, with a letter; other names are dropped."""
     text = slug(name)
     is_name = len(text) <= PORT_NAME_MAX and any(letter.isalpha() for letter in text)
     return {"name": text} if is_name else {}

@@ -36,7 +36,7 @@ class Creation:
         self._manifests = Manifests(settings)
 
     def launch(self, launches: Sequence[HostLaunch]) -> Failed:
-        """Creates pods; returns the ones that were certainly not created. Raises OSError when the result of a pod is
+        """Create pods; return the ones that were certainly not created. Raises OSError when the result of a pod is
         unknown."""
         failed: Failed = []
         sent: list[tuple[PodLaunch, HostLaunch]] = []
@@ -66,7 +66,7 @@ class Creation:
     def _create(
         self, sent: Sequence[tuple[PodLaunch, HostLaunch]], unmade: Mapping[PodId, Verdict]
     ) -> Iterator[tuple[PodLaunch, HostLaunch, Verdict]]:
-        """Yields the result of each pod; pods without their volume are not sent."""
+        """Yield the result of each pod; pods without their volume are not sent."""
         ready = [(pod, each) for pod, each in sent if pod.pod_id not in unmade]
         with self._view.lock:
             requests = [
@@ -78,7 +78,7 @@ class Creation:
         yield from ((pod, each, unmade[pod.pod_id]) for pod, each in sent if pod.pod_id in unmade)
 
     def _use(self, launch: HostLaunch) -> tuple[list[PodLaunch], Failed]:
-        """Returns the pods that fit in the claimed resources, and the others. The caller holds the lock."""
+        """Return the pods that fit in the claimed resources, and the others. The caller holds the lock."""
         demands = {}
         failed: Failed = []
         for pod in launch.pods:
@@ -112,14 +112,14 @@ class Creation:
         return Verdict(outcome, why)
 
     def _refuse(self, pod: PodLaunch, launch: HostLaunch, why: str) -> None:
-        """Reports a pod that Kubernetes rejects permanently."""
+        """Report a pod that Kubernetes rejects permanently."""
         claim = launch.claim
         with self._view.lock:
             reports = self._view.cache.report_refused(pod.pod_id, claim.hostname, claim.host_id, why, time.time_ns())
         self._publish([reports] if reports is not None else [])
 
     def _resolve_existing(self, name: str) -> tuple[Outcome, str]:
-        """Returns the result for a name that exists: the pod is Peloton's, from an earlier attempt, unless another user
+        """Return the result for a name that exists: the pod is Peloton's, from an earlier attempt, unless another user
         created it."""
         with self._view.lock:
             if self._view.own(name) is not None:

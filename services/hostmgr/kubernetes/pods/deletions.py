@@ -42,7 +42,7 @@ class Deletions:
     # Kills.
 
     def kill(self, pods: Sequence[PodOnHost]) -> None:
-        """Kills pods. Raises OSError when it is unknown whether all are being deleted."""
+        """Kill pods. Raises OSError when it is unknown whether all are being deleted."""
         view, deletions = self._view, []
         reports: list[PodReport] = []
         with view.lock:
@@ -62,7 +62,7 @@ class Deletions:
         self._delete(deletions)
 
     def end_creation(self, names: Sequence[str]) -> None:
-        """Handles the end of the creation of pods. Raises OSError when a pod that must end may stay alive."""
+        """Handle the end of the creation of pods. Raises OSError when a pod that must end may stay alive."""
         with self._view.lock:
             self._view.posting.difference_update(names)
             kills = sorted(self._kill_after.intersection(names))
@@ -102,7 +102,7 @@ class Deletions:
         self.confirm(doubtful)
 
     def confirm(self, names: Sequence[str]) -> None:
-        """Reads pods directly, and reports them. Raises OSError."""
+        """Read pods directly, and reports them. Raises OSError."""
         for name, found in zip(names, self.fetch(names), strict=True):
             if isinstance(found, OSError):
                 raise found
@@ -112,7 +112,7 @@ class Deletions:
                 self._report_absent([name])
 
     def fetch(self, names: Sequence[str]) -> list[Json | OSError | None]:
-        """Reads pods directly; None for each that does not exist."""
+        """Read pods directly; None for each that does not exist."""
         path = f"/api/v1/namespaces/{self._namespace}/pods"
         found: list[Json | OSError | None] = []
         for answer in self._api.ask_all([Request("GET", f"{path}/{name}") for name in names]):
@@ -125,7 +125,7 @@ class Deletions:
         return found
 
     def _report_absent(self, names: Sequence[str]) -> None:
-        """Reports pods that do not exist by an answer of the apiserver."""
+        """Report pods that do not exist by an answer of the apiserver."""
         view, reports = self._view, []
         with view.lock:
             for name in names:
@@ -149,7 +149,7 @@ class Deletions:
         self._publish(reports)
 
     def _removal_of(self, stored: Stored) -> Removal | None:
-        """Returns the removal of a pod whose end is stored. The caller holds the lock."""
+        """Return the removal of a pod whose end is stored. The caller holds the lock."""
         own, ended_s = stored
         if own.is_gone:
             return None
@@ -161,7 +161,7 @@ class Deletions:
         return Removal(min(ended_s or now_s, now_s) + self._log_retention_s, own.name, own.uid)
 
     def run_periodic(self) -> None:
-        """Deletes due pods, and reads pods that may not exist. Raises OSError."""
+        """Delete due pods, and read pods that may not exist. Raises OSError."""
         view = self._view
         with view.lock:
             doubtful = sorted(view.unconfirmed - view.posting)
@@ -193,7 +193,7 @@ class Deletions:
 
 
 def _unknown(name: str) -> PodReport:
-    """Returns the answer for a pod that is unknown to the cluster."""
+    """Return the answer for a pod that is unknown to the cluster."""
 
     def read() -> PodStatus:
         message = "the cluster does not know the pod"

@@ -44,7 +44,7 @@ class DisruptionBudgets:
         self._list_at_s = self._rests_until_s = float("-inf")
 
     def set(self, minimums: Mapping[JobId, int]) -> None:
-        """Writes at most CHANGES_MAX differences; none for a while after a 403. Raises OSError."""
+        """Write at most CHANGES_MAX differences; none for a while after a 403. Raises OSError."""
         now_s = self._clock()
         if now_s < self._rests_until_s:
             return
@@ -89,7 +89,7 @@ class DisruptionBudgets:
         }
 
     def _note(self, job_id: str, number: int | None, answer: Answer | OSError) -> str:
-        """Records the result of a change; returns why it failed, or empty."""
+        """Record the result of a change; return why it failed, or empty."""
         fine = () if number is not None else (HTTPStatus.NOT_FOUND,)
         if why := fault_of(answer, *fine):
             self._list_at_s = float("-inf")  # it may have been made, or another user has created or deleted it
@@ -106,7 +106,7 @@ class DisruptionBudgets:
             self._rests_until_s = self._clock() + FORBIDDEN_REST_S
 
     def _list(self) -> dict[str, int]:
-        """Returns Peloton's budgets in the cluster by job. A ``minAvailable`` that is no number counts as -1."""
+        """Return Peloton's budgets in the cluster by job. A ``minAvailable`` that is no number counts as -1."""
         selector = quote(f"peloton.io/cluster={self._cluster},{_JOB}", safe="")
         found: dict[str, int] = {}
         try:

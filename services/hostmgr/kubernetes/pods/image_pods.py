@@ -46,7 +46,7 @@ class ImagePods:
         self._polled_s = float("-inf")
 
     def prefetch(self, images: Mapping[str, Sequence[Hostname]]) -> Prefetched:
-        """Creates prefetch pods; images beyond PODS_MAX are fetched with their pods. Raises Unavailable when the
+        """Create prefetch pods; images beyond PODS_MAX are fetched with their pods. Raises Unavailable when the
         apiserver accepts none."""
         wanted = [(image, node) for image, nodes in images.items() for node in nodes]
         with self._lock:
@@ -62,7 +62,7 @@ class ImagePods:
         return Prefetched(len(wanted) - len(refusals))
 
     def _body(self, image: str, node: str) -> bytes:
-        """Returns the pod, named after image and node, so that a repeated call creates no second one."""
+        """Return the pod, named after image and node, so that a repeated call creates no second one."""
         settings = self._settings
         spec: Json = {
             "nodeName": node,
@@ -81,7 +81,7 @@ class ImagePods:
         return orjson.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
     def run_periodic(self) -> None:
-        """Deletes pods whose image is present or whose deadline has passed. Raises OSError."""
+        """Delete pods whose image is present or whose deadline has passed. Raises OSError."""
         now_s = time.monotonic()
         with self._lock:
             if not self._count or now_s - self._polled_s < POLL_S:

@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(answer: Answer | OSError) -> Verdict:
-    """Returns the result of a POST of a pod. A 5xx may follow after the pod was stored."""
+    """Return the result of a POST of a pod. A 5xx may follow after the pod was stored."""
     if isinstance(answer, OSError):
         return Verdict(Outcome.UNKNOWN, str(answer))
     if answer.is_ok:
@@ -54,7 +54,7 @@ def verdict_of(answer: Answer | OSError) -> Verdict:
 
 
 def demand_of(pod: Json) -> Demand:
-    """Returns the demand of any pod on a node."""
+    """Return the demand of any pod on a node."""
     is_foreign = pod.get("spec", {}).get("schedulerName") != SCHEDULER_NAME
     volume = "" if is_foreign else volume_id_of(pod)
     return Demand(sum_occupied(pod), revocable_cpu_milli(pod), tuple(sorted(ports(pod))), is_foreign, volume)
@@ -66,7 +66,7 @@ class _Rendered:
         self._demand: Demand | None = None
 
     def demand(self, pod: PodLaunch) -> Demand:
-        """Returns the demand, computed from the request so that it equals the watched one."""
+        """Return the demand, computed from the request so that it equals the watched one."""
         if self._demand is None:
             found = demand_of(orjson.loads(self.manifest.body(pod, "")))
             self._demand = found._replace(ports=tuple(port for port in found.ports if port not in pod.ports))
@@ -92,7 +92,7 @@ class Manifests:
         return found
 
     def demand(self, pod: PodLaunch) -> Demand:
-        """Returns the demand. Raises InvalidArgument for a pod that Kubernetes cannot run."""
+        """Return the demand. Raises InvalidArgument for a pod that Kubernetes cannot run."""
         return self._render(pod).demand(pod)
 
     def request(self, pod: PodLaunch, node: str, is_volume_new: bool) -> Request:

@@ -58,7 +58,7 @@ class PodManifest:
         }
 
     def body(self, pod: PodLaunch, node: str, is_volume_new: bool = False) -> bytes:
-        """Returns the body of the request that creates the pod, bound to the node. ``is_volume_new``: no pod has used
+        """Return the body of the request that creates the pod, bound to the node. ``is_volume_new``: no pod has used
         its volume."""
         instance, run = str(pod.pod_id.instance_id), str(pod.pod_id.run_id)
         variables = {
@@ -118,7 +118,7 @@ def _pod_spec(config: task_pb2.TaskConfig, settings: KubernetesSettings) -> Json
 
 
 def _labels_of(template: PodTemplate, cluster: str) -> tuple[Json, Json]:
-    """Returns labels, and annotations for labels that are invalid in Kubernetes."""
+    """Return labels, and annotations for labels that are invalid in Kubernetes."""
     job = template.job
     own = {
         f"{LABEL}job-name": job.name,

@@ -47,7 +47,7 @@ class MissingFolders:
         self._is_forbidden = False
 
     def run_periodic(self) -> None:
-        """Marks missing volumes, and ends the pods that wait for them. Raises OSError."""
+        """Mark missing volumes, and end the pods that wait for them. Raises OSError."""
         if not self._settings.volumes or time.monotonic() - self._polled_s < POLL_PERIOD_S:
             return
         self._polled_s = time.monotonic()
@@ -66,7 +66,7 @@ class MissingFolders:
         return found[:POLLS_MAX]
 
     def _why_missing(self, own: OwnPod, volume_id: str) -> str:
-        """Returns the kubelet's message about the folder, or empty."""
+        """Return the kubelet's message about the folder, or empty."""
         selector = quote(f"involvedObject.uid={own.uid},reason=FailedMount")
         answer = self._api.ask(Request("GET", f"{self._events}?fieldSelector={selector}"))
         if answer.status == HTTPStatus.FORBIDDEN:
@@ -80,7 +80,7 @@ class MissingFolders:
         return next((text for text in texts if TYPE_CHECK in text and volume_id in text), "")
 
     def _lose(self, own: OwnPod, volume_id: str, known: NodeVolume, why: str) -> None:
-        """Marks the volume, then ends the pod, so that its next run is not sent to the node."""
+        """Mark the volume, then end the pod, so that its next run is not sent to the node."""
         answer = self._api.ask(build_staged_request(own.node, volume_id, known, Stage.GONE))
         if fault := fault_of(answer, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY):
             raise OSError(f"volume {volume_id}: {fault}")

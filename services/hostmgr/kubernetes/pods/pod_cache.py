@@ -52,7 +52,7 @@ class OwnPod:
 
     @property
     def is_leaving(self) -> bool:
-        """Returns whether its deletion has started."""
+        """Return whether its deletion has started."""
         return bool(self.pod) and "deletionTimestamp" in self.pod["metadata"]
 
 
@@ -78,7 +78,7 @@ class PodCache:
     def record_state(
         self, pod: Json, host_id: str, is_deleted: bool = False, is_listed: bool = False
     ) -> PodReport | None:
-        """Records a watched state. ``is_listed``: the pod was in this state before the watch started. A predecessor may
+        """Record a watched state. ``is_listed``: the pod was in this state before the watch started. A predecessor may
         have reported its start, so for a pod that has ended only the end is reported."""
         meta, node = pod["metadata"], pod.get("spec", {}).get("nodeName", "")
         name, uid = meta["name"], meta["uid"]
@@ -109,24 +109,24 @@ class PodCache:
         return self._note(own, report)
 
     def keep(self, there: Collection[str]) -> list[PodReport]:
-        """Records all other pods as gone."""
+        """Record all other pods as gone."""
         gone = [own for own in self.pods.values() if own.pod and own.name not in there]
         return [report for own in gone if (report := self.record_state(own.pod, own.host_id, is_deleted=True))]
 
     def end(self, name: str, state: PodState, cause: Cause, reason: str, message: str, now_ns: int) -> PodReport | None:
-        """Reports an end that the object does not show."""
+        """Report an end that the object does not show."""
         own = self.pods.get(name)
         if own is None or own.has_ended:
             return None
         return self._note(own, _report(own, state, now_ns, reason, message, cause))
 
     def report_refused(self, pod_id: PodId, node: str, host_id: str, message: str, now_ns: int) -> PodReport | None:
-        """Reports a pod that the apiserver rejects permanently."""
+        """Report a pod that the apiserver rejects permanently."""
         own = self._put(OwnPod(str(pod_id), "", node, host_id, {}, is_gone=True))
         return self.end(own.name, PodState.FAILED, Cause.INVALID, "Invalid", message, now_ns)
 
     def stuck(self, now_s: float, image_timeout_s: float) -> list[PodReport]:
-        """Returns reports of the ends of pods whose containers cannot start."""
+        """Return reports of the ends of pods whose containers cannot start."""
         found = []
         for name in list(self._waiting):
             own = self.pods[name]
@@ -142,14 +142,14 @@ class PodCache:
         return found
 
     def waiting(self, since_s: float) -> list[OwnPod]:
-        """Returns the pods that have waited for their containers since then, or for longer."""
+        """Return the pods that have waited for their containers since then, or for longer."""
         own = (self.pods[name] for name in self._waiting)
         return [
             one for one in own if not one.has_ended and not one.is_leaving and 0 < _read_accepted_s(one.pod) <= since_s
         ]
 
     def kill_asked(self, name: str) -> None:
-        """Records a kill, for a pod that has not been seen yet until ``forget_kill``."""
+        """Record a kill, for a pod that has not been seen yet until ``forget_kill``."""
         if (own := self.pods.get(name)) is not None:
             own.is_kill_asked = True
         else:
@@ -161,7 +161,7 @@ class PodCache:
     # Reports.
 
     def _note(self, own: OwnPod, report: PodReport) -> PodReport | None:
-        """Queues a report; returns it if no earlier one is unacknowledged."""
+        """Queue a report; return it if no earlier one is unacknowledged."""
         own.reports.append(report)
         own.has_run |= report.state_text == PodState.RUNNING.value
         own.has_ended |= report.state_text in _ENDS
@@ -187,7 +187,7 @@ class PodCache:
         return [self.pods[name].reports[0] for name in self._unacknowledged]
 
     def answer(self, name: str) -> PodReport | None:
-        """Returns the answer to reconciliation; None for an unknown pod."""
+        """Return the answer to reconciliation; None for an unknown pod."""
         own = self.pods.get(name)
         if own is None:
             return None
@@ -203,7 +203,7 @@ class PodCache:
         return [self.pods[name] for name in sorted(self._on_node.get(node, ()))]
 
     def nodes(self) -> Iterator[str]:
-        """Yields the nodes with Peloton's pods."""
+        """Yield the nodes with Peloton's pods."""
         return iter(list(self._on_node))
 
     def _put(self, own: OwnPod) -> OwnPod:
@@ -229,13 +229,13 @@ class PodCache:
 
 
 def _read_accepted_s(pod: Json) -> float:
-    """Returns when its kubelet accepted the pod, since the epoch; 0: not yet."""
+    """Return when its kubelet accepted the pod, since the epoch; 0: not yet."""
     text = pod.get("status", {}).get("startTime")
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def _began_ns(pod: Json) -> int:
-    """Returns when the first of its ended containers had started; 0: none had."""
+    """Return when the first of its ended containers had started; 0: none had."""
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     ended = (entry.get("state", {}).get("terminated") or {} for entry in statuses)
     texts = [text for each in ended if (text := each.get("startedAt") or "") and not text.startswith("1970-01-01")]
@@ -243,7 +243,7 @@ def _began_ns(pod: Json) -> int:
 
 
 def _running(own: OwnPod, began_ns: int) -> PodReport:
-    """Returns a report that the pod was running, for a pod that had ended when it was seen."""
+    """Return a report that the pod was running, for a pod that had ended when it was seen."""
     return _report(own, PodState.RUNNING, began_ns, "", "", Cause.NO_ENDING)
 
 

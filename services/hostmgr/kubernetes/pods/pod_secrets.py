@@ -61,7 +61,7 @@ class PodSecrets:
         self._swept_s = 0.0
 
     def make(self, launches: Sequence[HostLaunch]) -> tuple[Sequence[HostLaunch], list[tuple[PodId, str]]]:
-        """Creates Secrets. Returns the launches without the pods whose Secrets failed, and those pods with the
+        """Create Secrets. Returns the launches without the pods whose Secrets failed, and those pods with the
         reason."""
         wanted = {
             secret_name(self._cluster, secret): (pod.template.job.job_id, secret)
@@ -87,7 +87,7 @@ class PodSecrets:
         return kept, failed
 
     def _create(self, wanted: Mapping[str, tuple[str, Secret]]) -> dict[str, str]:
-        """Creates Secrets; returns the failures by name."""
+        """Create Secrets; return the failures by name."""
         now_s = time.monotonic()
         requests = [Request("POST", self._path, self._body(name, *one)) for name, one in wanted.items()]
         refusals: dict[str, str] = {}
@@ -113,7 +113,7 @@ class PodSecrets:
         )
 
     def run_periodic(self) -> None:
-        """Deletes Secrets that no live pod uses. The pods must be known. Raises OSError."""
+        """Delete Secrets that no live pod uses. The pods must be known. Raises OSError."""
         now_s = time.monotonic()
         with self._lock:
             if now_s - self._swept_s < SWEEP_S:
@@ -139,7 +139,7 @@ class PodSecrets:
                     del self._known[name]
 
     def _list(self, now_s: float) -> None:
-        """Reads the Secrets that a predecessor has created."""
+        """Read the Secrets that a predecessor has created."""
         selector = quote(f"{MANAGED_LABEL},{CLUSTER_LABEL}={self._cluster}")
         answer = self._api.ask(Request("GET", f"{self._path}?labelSelector={selector}"))
         if answer.status == HTTPStatus.FORBIDDEN:

@@ -22,7 +22,7 @@ _UNITS = {
 
 @lru_cache(maxsize=KNOWN_MAX)
 def amount(text: str | int | float) -> Fraction:
-    """Returns the exact amount. Raises ValueError naming the text."""
+    """Return the exact amount. Raises ValueError naming the text."""
     match = _TEXT.fullmatch(str(text))
     if match is None:
         raise ValueError(f"{text!r} is no amount: want a number with a unit such as m, k, Mi or e3")
@@ -32,12 +32,12 @@ def amount(text: str | int | float) -> Fraction:
 
 
 def milli(amount: Fraction, up: bool) -> int:
-    """Returns thousandths. ``up``: requests round up, so that a pod receives its request; capacities round down."""
+    """Return thousandths. ``up``: requests round up, so that a pod receives its request; capacities round down."""
     return _round(amount * 1000, up)
 
 
 def mib(amount: Fraction, up: bool) -> int:
-    """Returns MiB of an amount of bytes."""
+    """Return MiB of an amount of bytes."""
     return _round(amount / MIB, up)
 
 

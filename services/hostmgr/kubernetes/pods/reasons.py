@@ -128,7 +128,7 @@ def pull_of(reason: str, message: str) -> Pull:
 
 
 def wait_text(reason: str, message: str) -> str:
-    """Returns the message of a wait; a back-off has the message of the pull before it."""
+    """Return the message of a wait; a back-off has the message of the pull before it."""
     back_off = _BACK_OFF.fullmatch(message) if reason == PULL_BACK_OFF else None
     return (back_off and back_off["why"]) or message or reason
 
@@ -144,12 +144,12 @@ _QUOTA = re.compile(r"(?<![\w-])quota(?![\w-])")
 
 
 def container_cause(reason: str) -> Cause:
-    """Returns the cause; an unknown reason, as of a later Kubernetes, counts as no reason."""
+    """Return the cause; an unknown reason, as of a later Kubernetes, counts as no reason."""
     return CONTAINER_CAUSES.get(reason, Cause.PROGRAM)
 
 
 def pod_cause(reason: str, message: str) -> Cause | None:
-    """Returns the cause; None when the reason is a container's."""
+    """Return the cause; None when the reason is a container's."""
     if reason.startswith(OUT_OF):
         return Cause.RESOURCES_GONE
     if reason == "Evicted" and any(text in message for text in OWN_USE):
@@ -158,6 +158,6 @@ def pod_cause(reason: str, message: str) -> Cause | None:
 
 
 def refusal_cause(http_status: int, message: str) -> Cause:
-    """Returns the cause of an apiserver's rejection of a pod. A pod that a quota forbids now may be allowed later."""
+    """Return the cause of an apiserver's rejection of a pod. A pod that a quota forbids now may be allowed later."""
     is_invalid = http_status in _INVALID and not _QUOTA.search(message)
     return Cause.INVALID if is_invalid else Cause.RESOURCES_GONE

@@ -35,7 +35,7 @@ class Removals:
         heapq.heappush(self._heap, removal)
 
     def take(self, now_s: float) -> list[Removal]:
-        """Returns the removals that are due or exceed the limit, the oldest first."""
+        """Return the removals that are due or exceed the limit, the oldest first."""
         taken: list[Removal] = []
         while self._heap and len(taken) < BATCH_MAX:
             if self._heap[0].due_s > now_s and len(self._heap) <= KEPT_MAX:
@@ -50,7 +50,7 @@ class Removals:
 
 
 def delete_request(namespace: str, name: str, uid: str = "", is_forced: bool = False) -> Request:
-    """Returns a deletion with the pod's grace period, unless it is forced."""
+    """Return a deletion with the pod's grace period, unless it is forced."""
     options: dict[str, object] = {"kind": "DeleteOptions", "apiVersion": "v1"}
     if uid:
         options["preconditions"] = {"uid": uid}

@@ -45,7 +45,7 @@ _MORE_THAN_CONTAINERS = frozenset(("initContainers", "overhead", "resources"))
 
 
 def report_of(pod: Json, deleted: bool, kill_asked: bool, host_id: str = "") -> PodReport:
-    """Returns the report of a pod. ``deleted``: the object is gone, and this was its last state. ``kill_asked``:
+    """Return the report of a pod. ``deleted``: the object is gone, and this was its last state. ``kill_asked``:
     Peloton requested its end. ``host_id`` of its node is stored with it."""
     meta = pod["metadata"]
     state, _ = _state(pod, deleted, kill_asked)
@@ -58,7 +58,7 @@ def report_of(pod: Json, deleted: bool, kill_asked: bool, host_id: str = "") -> 
 def stuck(
     pod: Json, now_s: float, image_timeout_s: float, host_id: str = "", refused_s: float = 0.0
 ) -> PodReport | None:
-    """Returns the end of a pod whose containers have waited for longer than their reason allows; None if it may wait
+    """Return the end of a pod whose containers have waited for longer than their reason allows; None if it may wait
     further. The driver must delete the pod, as it must for any stored end. ``refused_s`` is the time since when a
     registry has refused an image of it; 0: none has."""
     if phase(pod) != "Pending" or not (began := pod.get("status", {}).get("startTime")):
@@ -89,7 +89,7 @@ def stuck(
 
 
 def find_refused_since(pod: Json, before_s: float, now_s: float) -> float:
-    """Returns since when a registry has refused an image of the pod, 0 if none does; ``before_s`` is the previous
+    """Return since when a registry has refused an image of the pod, 0 if none does; ``before_s`` is the previous
     result."""
     pulls = {pull_of(waiting.get("reason", ""), waiting.get("message", "")) for _, waiting in _waiting(pod)}
     if Pull.REFUSED in pulls:
@@ -102,12 +102,12 @@ def phase(pod: Json) -> str:
 
 
 def is_over(pod: Json) -> bool:
-    """Returns whether the whole pod has ended, and takes no resources of its node."""
+    """Return whether the whole pod has ended, and takes no resources of its node."""
     return phase(pod) in ("Succeeded", "Failed")
 
 
 def sum_occupied(pod: Json) -> Resources:
-    """Returns the requested resources of its node: of its containers and sidecars, or of an init container with the
+    """Return the requested resources of its node: of its containers and sidecars, or of an init container with the
     sidecars before it."""
     spec = pod.get("spec", {})
     if len(spec.get("containers", ())) == 1 and spec.keys().isdisjoint(_MORE_THAN_CONTAINERS):
@@ -126,7 +126,7 @@ def sum_occupied(pod: Json) -> Resources:
 
 
 def revocable_cpu_milli(pod: Json) -> int:
-    """Returns the cpu that the pod borrows of other pods' unused requests; none if the annotation is malformed."""
+    """Return the cpu that the pod borrows of other pods' unused requests; none if the annotation is malformed."""
     text = pod["metadata"].get("annotations", {}).get(REVOCABLE_CPU, "")
     with suppress(ValueError):
         return max(milli(amount(text), up=True), 0) if text else 0
@@ -134,7 +134,7 @@ def revocable_cpu_milli(pod: Json) -> int:
 
 
 def ports(pod: Json) -> frozenset[int]:
-    """Returns the ports of its node that the pod takes."""
+    """Return the ports of its node that the pod takes."""
     spec = pod.get("spec", {})
     sidecars = filter(_is_sidecar, spec.get("initContainers", ()))
     return frozenset(
@@ -149,12 +149,12 @@ def ports(pod: Json) -> frozenset[int]:
 
 
 def _is_sidecar(init_container: Json) -> bool:
-    """Returns whether it keeps running alongside later containers."""
+    """Return whether it keeps running alongside later containers."""
     return bool(init_container.get("restartPolicy") == "Always")
 
 
 def _requests(container: Json) -> Resources:
-    """Returns the requests; a limit without a request is also a request."""
+    """Return the requests; a limit without a request is also a request."""
     asked = container.get("resources") or {}
     return _amounts({**asked.get("limits", {}), **asked.get("requests", {})})
 
@@ -166,20 +166,20 @@ def _amounts(texts: Json) -> Resources:
 
 
 def is_extended(name: str) -> bool:
-    """Returns whether a resource of Kubernetes is an extended one: they have names with a prefix of their own."""
+    """Return whether a resource of Kubernetes is an extended one: they have names with a prefix of their own."""
     prefix, slash, _ = name.partition("/")
     return bool(slash) and name != GPU and not prefix.endswith("kubernetes.io") and not is_license(name)
 
 
 def read_extended(texts: Json) -> Extended:
-    """Returns the extended resources among these amounts, which have qualified names; at most EXTENDED_KINDS_MAX."""
+    """Return the extended resources among these amounts, which have qualified names; at most EXTENDED_KINDS_MAX."""
     amounts = {name: int(amount(text)) for name, text in texts.items() if "/" in name and is_extended(name)}
     return to_extended(amounts)[:EXTENDED_KINDS_MAX] if amounts else ()
 
 
 @lru_cache(maxsize=KNOWN_MAX)
 def _resources(cpu: str, memory: str, disk: str, gpu: str) -> Resources:
-    """Returns a cached value: pods of one kind have equal requests, repeated in every change of their status."""
+    """Return a cached value: pods of one kind have equal requests, repeated in every change of their status."""
     return Resources(
         milli(amount(cpu), up=True),
         mib(amount(memory), up=True),
@@ -193,7 +193,7 @@ def _resources(cpu: str, memory: str, disk: str, gpu: str) -> Resources:
 
 @lru_cache(maxsize=KNOWN_MAX)
 def pod_id_of(name: str) -> PodId | None:
-    """Returns None for a name that is no id of a run."""
+    """Return None for a name that is no id of a run."""
     try:
         pod_id = PodId.parse(name)
         parse_job_id(pod_id.job_id)
@@ -203,7 +203,7 @@ def pod_id_of(name: str) -> PodId | None:
 
 
 def _state(pod: Json, deleted: bool, kill_asked: bool) -> tuple[PodState, Cause]:
-    """Returns the state, and the cause of an end."""
+    """Return the state, and the cause of an end."""
     if is_over(pod):
         return _end(pod, kill_asked)
     if deleted:
@@ -214,7 +214,7 @@ def _state(pod: Json, deleted: bool, kill_asked: bool) -> tuple[PodState, Cause]
 
 
 def _end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
-    """Returns the end of a pod whose containers have ended, or that its node rejected."""
+    """Return the end of a pod whose containers have ended, or that its node rejected."""
     status = pod["status"]
     own = pod_cause(status.get("reason", ""), status.get("message", ""))
     if own is Cause.RESOURCES_GONE and not _has_begun(pod):
@@ -235,7 +235,7 @@ def _end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
 
 
 def _classify_forced_end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
-    """Returns the end of a pod that was deleted before its containers were seen to end."""
+    """Return the end of a pod that was deleted before its containers were seen to end."""
     if kill_asked:
         return PodState.KILLED, Cause.PROGRAM
     why = _disruption(pod)
@@ -247,7 +247,7 @@ def _classify_forced_end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
 
 
 def _has_ended_by_itself(pod: Json) -> bool:
-    """Returns whether its containers ended before its deletion was requested. Times are in whole seconds, and the
+    """Return whether its containers ended before its deletion was requested. Times are in whole seconds, and the
     kubelet replaces the time of the request when all containers have ended. In doubt the answer is no, so that no
     unfinished work counts."""
     meta = pod["metadata"]
@@ -277,7 +277,7 @@ def _condition(pod: Json, kind: str) -> Json:
 
 
 def _statuses(pod: Json) -> Iterator[tuple[str, Json]]:
-    """Yields the states of all its containers, init containers first."""
+    """Yield the states of all its containers, init containers first."""
     status = pod.get("status", {})
     for kind in ("initContainerStatuses", "containerStatuses"):
         for each in status.get(kind) or ():
@@ -293,7 +293,7 @@ def _list_terminated(pod: Json) -> list[tuple[str, Json]]:
 
 
 def _has_begun(pod: Json) -> bool:
-    """Returns whether a container has run, or may have."""
+    """Return whether a container has run, or may have."""
     return phase(pod) == "Running" or any(
         "running" in state or state.get("terminated", {}).get("startedAt", _NO_TIME) != _NO_TIME
         for _, state in _statuses(pod)
@@ -301,14 +301,14 @@ def _has_begun(pod: Json) -> bool:
 
 
 def _guilty(pod: Json) -> tuple[str, Json] | None:
-    """Returns the container that failed first; sidecars are ended after all others, and do not decide the end."""
+    """Return the container that failed first; sidecars are ended after all others, and do not decide the end."""
     sidecars = {each["name"] for each in filter(_is_sidecar, pod.get("spec", {}).get("initContainers") or ())}
     failed = [(name, ended) for name, ended in _list_terminated(pod) if ended.get("exitCode")]
     return min(failed, key=lambda each: (each[0] in sidecars, each[1].get("finishedAt") or ""), default=None)
 
 
 def _health(pod: Json) -> str:
-    """Returns ``+`` for ready, ``-`` for no longer ready; empty without checks, or while the result is unknown."""
+    """Return ``+`` for ready, ``-`` for no longer ready; empty without checks, or while the result is unknown."""
     containers: list[Json] = pod.get("spec", {}).get("containers") or []
     if phase(pod) != "Running" or not any("readinessProbe" in container for container in containers):
         return ""
@@ -326,14 +326,14 @@ def _has_several(pod: Json) -> bool:
 
 
 def _steps(pod: Json) -> str:
-    """Returns the progress of several containers: the first letters of their states."""
+    """Return the progress of several containers: the first letters of their states."""
     if not _has_several(pod):
         return ""
     return " " + "".join(next(iter(state), "waiting")[0] for _, state in _statuses(pod))
 
 
 def _containers(pod: Json) -> tuple[ContainerStatus, ...]:
-    """Returns the statuses of a pod's containers if it has several."""
+    """Return the statuses of a pod's containers if it has several."""
     if not _has_several(pod):
         return ()
     inits = {container["name"] for container in pod["spec"].get("initContainers") or ()}
@@ -358,14 +358,14 @@ def _container(name: str, state: Json, is_init: bool) -> ContainerStatus:
 
 
 def _shown_wait(pod: Json) -> tuple[str, Json] | None:
-    """Returns the first container whose wait may be endless."""
+    """Return the first container whose wait may be endless."""
     if phase(pod) != "Pending":
         return None
     return next(((name, each) for name, each in _waiting(pod) if each.get("reason") in SHOWN), None)
 
 
 def _wait_news(pod: Json) -> str:
-    """Returns a text that changes with the container and the kind of its wait, but not with each pull, nor with numbers
+    """Return a text that changes with the container and the kind of its wait, but not with each pull, nor with numbers
     in messages."""
     if (found := _shown_wait(pod)) is None:
         return ""
@@ -375,7 +375,7 @@ def _wait_news(pod: Json) -> str:
 
 
 def _wait_words(pod: Json) -> tuple[str, str]:
-    """Returns reason and message of a wait; empty without one."""
+    """Return reason and message of a wait; empty without one."""
     if (found := _shown_wait(pod)) is None:
         return "", ""
     name, waiting = found
@@ -387,7 +387,7 @@ def _wait_words(pod: Json) -> tuple[str, str]:
 
 
 def _pod_status(pod: Json, deleted: bool, kill_asked: bool, host_id: str) -> PodStatus | None:
-    """Returns None for a pod whose name is no id of a run, and for one that has not started yet."""
+    """Return None for a pod whose name is no id of a run, and for one that has not started yet."""
     state, cause = _state(pod, deleted, kill_asked)
     pod_id = pod_id_of(pod["metadata"]["name"])
     wait, why = _wait_words(pod)
@@ -434,7 +434,7 @@ def _make_end(
 
 
 def _end_words(pod: Json, state: PodState, cause: Cause, deleted: bool) -> tuple[str, str]:
-    """Returns reason and message of an end."""
+    """Return reason and message of an end."""
     status = pod.get("status", {})
     if state is PodState.SUCCEEDED:
         return "", ""
@@ -453,7 +453,7 @@ def _end_words(pod: Json, state: PodState, cause: Cause, deleted: bool) -> tuple
 
 
 def _exit_text(pod: Json, name: str, ended: Json) -> str:
-    """Returns the text in Mesos's wording, from which the exit code and the signal are parsed."""
+    """Return the text in Mesos's wording, from which the exit code and the signal are parsed."""
     code = int(ended["exitCode"])
     text = f"Command exited with status {code}"
     if len(list(_statuses(pod))) > 1:
@@ -477,14 +477,14 @@ def _read_start(pod: Json) -> str:
 
 
 def read_finished_s(pod: Json) -> float:
-    """Returns when the last container ended; 0: unknown."""
+    """Return when the last container ended; 0: unknown."""
     if not is_over(pod):
         return 0.0
     return max((_seconds(ended.get("finishedAt") or "") for _, ended in _list_terminated(pod)), default=0.0)
 
 
 def _seconds(text: str) -> float:
-    """Returns seconds since the epoch; 0 for an empty text."""
+    """Return seconds since the epoch; 0 for an empty text."""
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 

@@ -53,14 +53,14 @@ class VolumeFolders:
     # Launches.
 
     def is_new(self, volume: VolumeRecord | None) -> bool:
-        """Returns whether no pod has been seen running with the volume. The caller holds the lock."""
+        """Return whether no pod has been seen running with the volume. The caller holds the lock."""
         if volume is None:
             return False
         known = self._view.ledger.volume(volume.host, volume.volume_id)
         return known is None or known.stage is Stage.NEW
 
     def reserve(self, pods: Sequence[PodLaunch]) -> tuple[set[PodId], dict[PodId, Verdict]]:
-        """Records the new volumes of these pods on their nodes. Returns the pods with a record now, and the others with
+        """Record the new volumes of these pods on their nodes. Returns the pods with a record now, and the others with
         the reason."""
         with self._view.lock:
             is_being_made = self._view.ledger.is_being_made
@@ -78,7 +78,7 @@ class VolumeFolders:
         return volumes.keys() - unmade, unmade
 
     def give_back(self, volume: VolumeRecord) -> str:
-        """Removes the record of a volume whose pod was certainly not created. Returns why it may still exist."""
+        """Remove the record of a volume whose pod was certainly not created. Returns why it may still exist."""
         [answer] = self._write([(volume.host, volume.volume_id, None)])
         if why := fault_of(answer, HTTPStatus.NOT_FOUND):
             return why
@@ -92,7 +92,7 @@ class VolumeFolders:
     # Periodic tasks.
 
     def run_periodic(self) -> None:
-        """Marks volumes with which a pod has started as kept, so that no later pod gets an empty folder. Raises
+        """Mark volumes with which a pod has started as kept, so that no later pod gets an empty folder. Raises
         OSError."""
         with self._view.lock:
             begun, due = self._view.volumes_begun, []
@@ -108,7 +108,7 @@ class VolumeFolders:
                 raise OSError(f"volume {volume_id}: {why}")
 
     def _write(self, changes: Sequence[tuple[str, str, NodeVolume | None]]) -> list[Answer | OSError]:
-        """Writes annotations: node, id and volume of each."""
+        """Write annotations: node, id and volume of each."""
         requests = []
         for node, volume_id, volume in changes:
             patch: Json = {"metadata": {"annotations": annotate(volume_id, volume)}}
@@ -118,7 +118,7 @@ class VolumeFolders:
     # Deletion.
 
     def destroy(self, volume: VolumeRecord) -> None:
-        """Runs one step of the deletion, repeated while the node shows the volume: the volume is marked, a pod deletes
+        """Run one step of the deletion, repeated while the node shows the volume: the volume is marked, a pod deletes
         its folder, and the mark is removed. Raises OSError."""
         where = (volume.host, volume.volume_id)
         with self._view.lock:
@@ -141,7 +141,7 @@ class VolumeFolders:
                 raise OSError(f"volume {volume_id} on node {node}: {why}")
 
     def _is_removed(self, volume: VolumeRecord, marked: NodeVolume) -> bool:
-        """Returns whether the folder is deleted; otherwise a pod is about to delete it, unless an earlier step has
+        """Return whether the folder is deleted; otherwise a pod is about to delete it, unless an earlier step has
         removed the mark, which the view may not show yet."""
         name = f"{own_name(self._settings.cluster)}-volume-{volume.volume_id}"
         answer = self._api.ask(Request("GET", f"{self._pods}/{name}"))
@@ -169,7 +169,7 @@ class VolumeFolders:
         raise OSError(f"pod {name} has not removed the folder: {status.get('reason', '')} {status.get('message', '')}")
 
     def _remover(self, name: str, volume: VolumeRecord) -> bytes:
-        """Returns the pod that deletes the folder, as root: files on the volume may belong to any user."""
+        """Return the pod that deletes the folder, as root: files on the volume may belong to any user."""
         settings = self._settings
         container = {
             "name": "remover",
@@ -198,7 +198,7 @@ class VolumeFolders:
 
 
 def build_staged_request(node: str, volume_id: str, known: NodeVolume, stage: Stage) -> Request:
-    """Returns a patch that is rejected (422) if the volume has changed since ``known``."""
+    """Return a patch that is rejected (422) if the volume has changed since ``known``."""
     [key] = annotate(volume_id, known)
     path = f"/metadata/annotations/{key.replace('/', '~1')}"
     patch = [

@@ -20,7 +20,7 @@ SECRET_KEY = "data"  # noqa: S105 - the key in a Secret of Peloton
 
 
 def secret_name(cluster: str, secret: Secret) -> str:
-    """Returns the name of the Secret with this data for pods of this cluster."""
+    """Return the name of the Secret with this data for pods of this cluster."""
     return f"{own_name(cluster)}-{secret.secret_id}-{secret.revision}"
 
 
@@ -31,19 +31,19 @@ OWN_VOLUME = "peloton-volume"
 
 
 def folder_volume(root: str, volume_id: str, is_new: bool) -> Json:
-    """Returns a folder of the node. It is created only while no pod has used it, so that a missing folder is not
+    """Return a folder of the node. It is created only while no pod has used it, so that a missing folder is not
     replaced."""
     kind = "DirectoryOrCreate" if is_new else "Directory"
     return {"name": OWN_VOLUME, "hostPath": {"path": f"{root}/{volume_id}", "type": kind}}
 
 
 def volume_id_of(pod: Json) -> str:
-    """Returns the id of the pod's volume; empty if it has none."""
+    """Return the id of the pod's volume; empty if it has none."""
     return str((pod["metadata"].get("labels") or {}).get(VOLUME, ""))
 
 
 def has_started(pod: Json) -> bool:
-    """Returns whether a container has run, so that all mounts of the pod existed."""
+    """Return whether a container has run, so that all mounts of the pod existed."""
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     states = [state for one in statuses for state in (one.get("state") or {}, one.get("lastState") or {})]
     return any("running" in state or (state.get("terminated") or {}).get("startedAt") for state in states)
@@ -60,7 +60,7 @@ class PodVolumes:
         self._names: dict[str, str] = {}  # by the kind and source of the volume
 
     def mounts_of(self, part: Part) -> list[Json]:
-        """Returns the mounts of one container."""
+        """Return the mounts of one container."""
         mounts: list[Json] = []
         for volume in part.container.volumes:
             key, source, place = _source(volume)
@@ -90,7 +90,7 @@ def _mount(name: str, path: str, is_read_only: bool) -> Json:
 
 
 def _source(volume: mesos_pb2.Volume) -> tuple[str, Json, Json]:
-    """Returns its key among the volumes of the pod, its source, and the other fields of its mount."""
+    """Return its key among the volumes of the pod, its source, and the other fields of its mount."""
     if volume.source.type == _Source.SANDBOX_PATH:
         return f"folder {volume.source.sandbox_path.path}", {"emptyDir": {}}, {}
     if volume.source.type == _Source.SECRET:

@@ -55,7 +55,7 @@ class LogRequests:
         return None
 
     def _check_node(self, pod: Json) -> None:
-        """Raises ApiError when the node of the pod is missing or down."""
+        """Raise ApiError when the node of the pod is missing or down."""
         name = node_of(pod)
         if not name:
             raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")

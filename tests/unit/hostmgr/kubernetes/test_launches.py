@@ -75,5 +75,5 @@ def test_a_refusal_has_the_words_of_the_apiserver() -> None:
     ids=str,
 )
 def test_a_refusal_says_whether_all_pods_are_meant(given: Answer, is_of_all: bool) -> None:
-    """Launches stop until such a fault is repaired; pods without secrets need no right to create secrets."""
+    """Launch stop until such a fault is repaired; pods without secrets need no right to create secrets."""
     assert is_of_all == is_unprepared(given)

@@ -125,14 +125,14 @@ class Watcher:
         return [(kind, body["metadata"]["name"]) for kind, body in self.take(count)]
 
     def is_cut(self) -> bool:
-        """Waits for the end of the connection."""
+        """Wait for the end of the connection."""
         try:
             return self._response.readline() == b""
         except (OSError, http.client.HTTPException):
             return True
 
     def has_ended(self) -> bool:
-        """Waits for the end; an event instead of it is an error."""
+        """Wait for the end; an event instead of it is an error."""
         return self._response.readline() == b""
 
 

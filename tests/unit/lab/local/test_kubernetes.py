@@ -19,7 +19,7 @@ from tests.unit.lab.kubernetes.cluster import Cluster
 
 
 def parts_of(settings: LocalSettings) -> LocalCluster:
-    """Returns a cluster with its parts described, and not started."""
+    """Return a cluster with its parts described, and not started."""
     cluster = LocalCluster(settings, lambda part, line: None)
     cluster._host_count()
     cluster._describe_parts()

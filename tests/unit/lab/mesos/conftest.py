@@ -16,7 +16,7 @@ Start = Callable[..., Awaitable[tuple[Minicluster, Scheduler]]]
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts a minicluster and one subscribed scheduler."""
+    """Start a minicluster and one subscribed scheduler."""
     running: list[tuple[Minicluster, Scheduler]] = []
 
     async def starter(

@@ -129,7 +129,7 @@ Start = Callable[..., Awaitable[NodesOnStore]]
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts nodes, on a store of their own unless one is given."""
+    """Start nodes, on a store of their own unless one is given."""
     running: list[NodesOnStore] = []
 
     async def starter(store: Store | None = None, **more: Any) -> NodesOnStore:
