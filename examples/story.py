@@ -106,10 +106,11 @@ def runner(address: str) -> Run:
 
 
 @contextmanager
-def own_cluster(log: Path) -> Iterator[str]:
-    """A `peloton up` on free ports, which ends when this is left; yields the address of its API."""
+def own_cluster(log: Path, *options: str) -> Iterator[str]:
+    """Run `peloton up` on free ports and yield the address of its API."""
     with log.open("w") as output:
-        up = subprocess.Popen([*PELOTON, "up", "--port", "0"], stdout=output, stderr=output, start_new_session=True)
+        command = [*PELOTON, "up", "--port", "0", *options]
+        up = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
     try:
         while not (ready := re.search(r"ready: API (\S+),", log.read_text())):
             if up.poll() is not None:

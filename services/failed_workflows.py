@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from temporalio.client import Client
 
 from peloton.lifecycle.workflow_restarts import COUNTED_S, FailedRuns, Restart, evaluate_restart
 from peloton.model.times import NS_PER_S, unix_ns
+from services.temporal import RPC_TIMEOUT
 from services.workflow_labels import SCHEDULED_JOB_TYPE
 from workflows.attributes import TYPE
 
-RPC_TIMEOUT = timedelta(seconds=10)
 RUNS_MAX = 20_000
 """Failed runs that one read returns, the newest."""
 RUNS_OF_ONE_MAX = 100

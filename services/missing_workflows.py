@@ -11,11 +11,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from datetime import timedelta
 
 from temporalio.client import Client
 
 from peloton.model.ids import JobId, job_workflow_id
+from services.temporal import RPC_TIMEOUT
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,6 @@ a bound, because counts are slow on a busy machine.
 """
 IDS_MAX = 1_000_000
 PAGE_IDS = 1_000
-RPC_TIMEOUT = timedelta(seconds=10)
 
 
 class MissingWorkflows:

@@ -11,15 +11,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from pipeline import PelotonJobs, Pipeline, PipelineWorkflow, Step
@@ -31,15 +29,13 @@ from temporalio.worker import Worker
 from peloton.api.client import Client
 from peloton.api.v0.overview import overview_pb2
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from story import PELOTON, StoryEnded, own_cluster
+
 FOLDER = Path(os.path.relpath(Path(__file__).parent))  # as you would type it
-PELOTON = [sys.executable, "-m", "cli.main"]
 POOL = "/pipeline"
 TASK_QUEUE = "pipeline"
 TIMEOUT_S = 240.0
-
-
-class StoryEnded(Exception):
-    """Raised when a step of the story has an unexpected result, with the reason as its message."""
 
 
 def steps(out: Path, load: str) -> list[Step]:
@@ -126,23 +122,6 @@ def change_pool(address: str, verb: str, *arguments: str) -> None:
         time.sleep(0.5)
 
 
-@contextmanager
-def own_cluster(log: Path) -> Iterator[str]:
-    """A `peloton up` on free ports, which ends when this is left; yields the address of its API."""
-    with log.open("w") as output:
-        command = [*PELOTON, "up", "--port", "0", "--no-web"]
-        up = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-    try:
-        while not (found := re.search(r"ready: API (\S+),", log.read_text())):
-            if up.poll() is not None:
-                raise StoryEnded(f"peloton up: {log.read_text().strip().splitlines()[-1]}")
-            time.sleep(0.1)
-        yield found[1]
-    finally:
-        up.send_signal(signal.SIGINT)
-        up.wait()
-
-
 async def story(address: str, out: Path) -> None:
     addresses = Client(address).overview.GetOverview(overview_pb2.GetOverviewRequest())
     temporal = await Temporal.connect(addresses.temporal_address, namespace=addresses.temporal_namespace)
@@ -166,7 +145,7 @@ def main() -> int:
             address = options.address
             if not address:
                 print("starting a cluster ...", flush=True)
-                address = cleanup.enter_context(own_cluster(options.out / "up.log"))
+                address = cleanup.enter_context(own_cluster(options.out / "up.log", "--no-web"))
             change_pool(address, "create", str(FOLDER / "pool.yaml"))
             cleanup.callback(change_pool, address, "delete")
             asyncio.run(story(address, data))

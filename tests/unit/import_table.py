@@ -138,7 +138,8 @@ MAY: dict[str, May] = {
         ("temporalio",),
     ),
     "services.failed_workflows": May(
-        ("peloton.lifecycle", "peloton.model", "services.workflow_labels", "workflows.attributes"), ("temporalio",)
+        ("peloton.lifecycle", "peloton.model", "services.temporal", "services.workflow_labels", "workflows.attributes"),
+        ("temporalio",),
     ),
     "services.schedules": May(
         (
@@ -165,7 +166,7 @@ MAY: dict[str, May] = {
         ("temporalio",),
     ),
     "services.sweep": May(("peloton.model", "services.ticks")),
-    "services.missing_workflows": May(("peloton.model",), ("temporalio",)),
+    "services.missing_workflows": May(("peloton.model", "services.temporal"), ("temporalio",)),
     "services.worker_fleet": May(
         ("peloton.lifecycle", "services.payloads", "services.temporal", "services.temporal_connection"),
         ("google", "temporalio"),
