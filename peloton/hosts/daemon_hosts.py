@@ -8,8 +8,8 @@ overhead, so a daemon that ends and returns changes nothing for them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from peloton.hosts.announced import NOTHING, RegisteredHost
 from peloton.hosts.daemon_waits import DaemonWaits
@@ -29,14 +29,6 @@ from peloton.scheduling.fit import HostKind, HostView, capacity_misfit, misfit
 NO_RESOURCES = HostView({}, NOTHING)
 _Traits = tuple[Resources, tuple[tuple[str, str], ...]]
 """Capacity, and labels without the host's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class DaemonFit:
-    """Hosts on which pods of a daemon may be launched now, and why not on the others."""
-
-    fit: Mapping[Hostname, HostResources]
-    refused: Mapping[Hostname, Misfit]
 
 
 class DaemonHosts:
@@ -103,7 +95,7 @@ class DaemonHosts:
         return found | self._waits.take_fitting(self._fits, self._table.is_unavailable)
 
     def _fits(self, job_id: JobId, pod: WaitingDaemonPod) -> bool:
-        return isinstance(self._as_seen(job_id, pod), HostResources)
+        return self._refuse(job_id, pod) is None
 
     @event()
     def record_launched(self, pods: Iterable[tuple[PodId, Hostname]]) -> None:
@@ -261,21 +253,16 @@ class DaemonHosts:
 
     # -- launches
 
-    @event()
-    def fit_pods(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonFit:
-        """Return which of these pods fit on their hosts, in the free resources and the ones reserved for them."""
-        fit: dict[Hostname, HostResources] = {}
+    def refuse_pods(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> dict[Hostname, Misfit]:
+        """Return why hosts do not take these pods now, in the free resources and the ones reserved for them."""
         refused: dict[Hostname, Misfit] = {}
         for pod in pods:
-            seen = self._as_seen(job_id, pod)
-            if isinstance(seen, HostResources):
-                fit[pod.hostname] = seen
-            else:
-                refused[pod.hostname] = seen
-            self._waits.note(job_id, pod, refused.get(pod.hostname))
-        return DaemonFit(fit, refused)
+            if why := self._refuse(job_id, pod):
+                refused[pod.hostname] = why
+            self._waits.note(job_id, pod, why)
+        return refused
 
-    def _as_seen(self, job_id: JobId, pod: WaitingDaemonPod) -> HostResources | Misfit:
+    def _refuse(self, job_id: JobId, pod: WaitingDaemonPod) -> Misfit | None:
         host = self._table.free_resources.hosts.get(pod.hostname)
         if self._table.is_unavailable(pod.hostname):
             return Refused(HostRule.MAINTENANCE)
@@ -284,7 +271,12 @@ class DaemonHosts:
         if host is None or not host.free_resources:
             return capacity_misfit(pod.shape, NO_RESOURCES) or Refused(HostRule.POD_SLOTS)
         seen = self._table.free_resources.keeping(host, *self._missing_requests(host, before=job_id))
-        return misfit(pod.shape, seen.view, None) or seen
+        return misfit(pod.shape, seen.view, None)
+
+
+def lacks_resources(why: Misfit | None) -> bool:
+    """Return whether the offered resources are too small; more may be offered."""
+    return why is not None and why.rule not in (HostRule.LEASED, HostRule.MAINTENANCE)
 
 
 def _names_hosts(shape: PodShape) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from peloton.hosts.host_chooser import GOES_NOTICE_NS
 from peloton.hosts.host_table import HostTable
 from peloton.lifecycle.constraints import HOSTNAME_LABEL
 from peloton.model.ids import Hostname
@@ -15,15 +14,12 @@ from peloton.scheduling.relocation import HostNow
 NO_LABELS: Mapping[Label, int] = {}
 
 
-def hosts_now(
-    table: HostTable, wall_ns: int, avoided: Collection[Hostname], others: Mapping[Hostname, int]
-) -> list[HostNow]:
+def hosts_now(table: HostTable, avoided: Collection[Hostname], others: Mapping[Hostname, int]) -> list[HostNow]:
     """Return the registered hosts. Pods move to no host that is in maintenance or will be, is avoided, has resources
     held or reserved for pods, or has a name that another cluster has. Leased resources count as free, because leases
     are short. Resources of a reserved host that are not held are available to the pod for which it is reserved."""
-    soon = {name for name, goes_ns in table.free_resources.going.items() if goes_ns - GOES_NOTICE_NS <= wall_ns}
     held = {*table.holds.hostnames()}
-    closed = {*table.maintained, *table.name_taken, *avoided, *soon}
+    closed = {*table.find_closed(), *table.maintained, *avoided}
     reserved = {one.hostname: (one.job_id, one.shape) for one in table.reservations.all()}
     apart = {*closed, *held, *reserved}
     pods = table.pod_labels.by_host()

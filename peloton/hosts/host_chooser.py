@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import chain
 
 from peloton.hosts.announced import RegisteredHost
 from peloton.hosts.domain_counts import NO_COUNTS, Counts, everywhere
@@ -14,26 +15,35 @@ from peloton.hosts.host_table import HostTable
 from peloton.hosts.resource_holds import PodKey
 from peloton.lifecycle.avoidance import NO_AVOIDANCE, HostAvoidance
 from peloton.lifecycle.constraints import pod_labels_named
-from peloton.model.host import Desired, HostLease, LeasedHost
+from peloton.model.host import Desired, HostLease, LeasedHost, PlacedPod, Placement, ReadyGang, find_desired
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import Domains
-from peloton.model.misfit import HostRule, Misfit, NameTaken, OwnReservation, Refused, ReservedForOther
-from peloton.model.pod import PodShape
+from peloton.model.misfit import HostRule, LackingPorts, Misfit, OwnReservation, Refused, ReservedForOther
+from peloton.model.pod import Label, PodShape
 from peloton.model.reason import RefusingHosts, merge_misfits
 from peloton.model.reservation import HostReservation
 from peloton.model.resources import Resources, compute_needed, pair_amounts
 from peloton.model.times import NS_PER_S
-from peloton.scheduling.bin_packing import PodRequest, find_left_out, pack_requests
-from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit
+from peloton.scheduling.bin_packing import PodRequest, find_left_out, gang_misfit, pack_requests
+from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit, ranges_without
 from peloton.scheduling.fleet import Fleet
+from peloton.scheduling.placement import (
+    SHAPES_EXPLAINED_MAX,
+    LeftPods,
+    PackedPods,
+    Put,
+    RequestedPods,
+    allocate_ports,
+    group_pods,
+    name_left,
+)
+from peloton.scheduling.recipes import choose
 from peloton.scheduling.spreading import Spreading
-from peloton.scheduling.tree import Ints
 
 HOSTS_PER_LEASE_MAX = 1_000
 LEASED = Refused(HostRule.LEASED)
 GPU_KEPT = Refused(HostRule.GPU_KEPT)
-GOES_NOTICE_NS = 3 * 3_600 * 10**9
-"""Notice in nanoseconds: a host that the cluster takes down within it receives no new pods."""
+CLOSED = Refused(HostRule.CLOSED)
 
 
 @dataclass(slots=True)
@@ -42,31 +52,64 @@ class Choice:
 
     mine: frozenset[PodKey]  # pods whose holds do not count
     picked: dict[Hostname, HostResources] = field(default_factory=dict)  # as available to the pods
+    settled: dict[int, PodShape] = field(default_factory=dict)  # instances that require no other host
+    returned: dict[int, int] = field(default_factory=dict)  # instances among them that have a host -> its row
     refused: dict[PodShape, tuple[RefusingHosts, ...]] = field(default_factory=dict)
     awaited: tuple[tuple[int, Hostname], ...] = ()  # instances that wait for resources held on their host
     is_leased: bool = False  # the host of a returning pod is leased
     own: HostReservation | None = None
-    without_host: set[PodShape] = field(default_factory=set)  # shapes for which no host was found
+    without_host: frozenset[PodShape] = frozenset()  # shapes for which no host was found
+    has_deprioritized_hosts: bool = False
+
+    @property
+    def returning(self) -> tuple[tuple[int, Hostname], ...]:
+        """Return the instances that wait for resources held on their host, and have none yet."""
+        return tuple(one for one in self.awaited if one[0] not in self.returned)
 
     def lease(
         self,
         lease_id: str,
-        hosts: tuple[LeasedHost, ...],
-        domains: dict[PodShape, tuple[Domains, ...]],
-        desired: Sequence[Desired],
+        hosts: tuple[LeasedHost, ...] = (),
+        domains: dict[PodShape, tuple[Domains, ...]] | None = None,
     ) -> HostLease:
-        returning = {instance for instance, _ in self.awaited}
-        short = frozenset(self.refused) | {pod.shape for pod in desired if pod.instance_id in returning}
+        short = frozenset(self.refused) | {self.settled[instance] for instance, _ in self.returning}
         return HostLease(
             lease_id,
             hosts,
             self.refused,
             self.awaited,
-            domains=domains,
+            domains=domains or {},
             reserved=((self.own.instance_id, self.own.hostname),) if self.own else (),
             short=short,
-            without_host=frozenset(self.without_host),
+            without_host=self.without_host,
+            has_deprioritized_hosts=self.has_deprioritized_hosts,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTerms:
+    """The terms of one placement of a job. With ``are_gpus_kept`` pods without gpus avoid hosts with gpus if there are
+    others. ``counts`` has the job's pods by domain, for shapes with spread constraints. ``own`` is the reservation of
+    one of the pods."""
+
+    avoidance: HostAvoidance = NO_AVOIDANCE
+    are_gpus_kept: bool = False
+    counts: Counts = field(default_factory=lambda: NO_COUNTS)
+    own: HostReservation | None = None
+
+
+NO_TERMS = JobTerms()
+
+
+@dataclass(slots=True)
+class _Packing:
+    """Pods packed on the fleet, which has the changes until it is restored."""
+
+    choice: Choice
+    requests: list[PodRequest]
+    rows: list[list[int]]  # hosts of the pods of each request
+    barred: dict[PodShape, dict[int, Misfit]]
+    spreading: Spreading | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,45 +121,113 @@ class HostChooser:
         job_id: JobId,
         wanted: Sequence[tuple[PodShape, int]],
         desired: Sequence[Desired] = (),
-        avoidance: HostAvoidance = NO_AVOIDANCE,
-        are_gpus_kept: bool = False,
-        counts: Counts = NO_COUNTS,
-        own: HostReservation | None = None,
+        terms: JobTerms = NO_TERMS,
     ) -> Choice:
-        """Choose hosts to which pods return, then hosts by the placement strategies. With ``are_gpus_kept`` pods
-        without gpus avoid hosts with gpus if there are others. ``counts`` has the job's pods by domain, for shapes with
-        spread constraints. ``own`` is the reservation of one of the pods."""
+        """Choose hosts to which pods return, then hosts by the placement strategies, for a caller that packs the pods
+        on the leased hosts."""
+
+        def request_others(choice: Choice) -> list[PodRequest]:
+            settled = Counter(choice.settled.values())
+            return [PodRequest(shape, _name_labels(shape), max(count - settled[shape], 0)) for shape, count in wanted]
+
+        fleet = self.table.free_resources.fleet
+        try:
+            shapes = [shape for shape, _ in wanted]
+            packing = self._pack(job_id, shapes, desired, lambda pod: _name_labels(pod.shape), request_others, terms)
+            choice, barred = packing.choice, packing.barred
+            for request, rows in zip(packing.requests, packing.rows, strict=True):
+                shape = request.shape
+                if len(rows) == request.count:
+                    continue
+                if shape.layout:
+                    barred[shape] |= find_left_out(fleet, request, len(rows), barred[shape], packing.spreading)
+                picked = {fleet.row_of[name] for name in choice.picked}
+                choice.refused[shape] = merge_misfits(self._refusing(fleet, shape, barred[shape], choice, picked))
+        finally:
+            fleet.restore()
+        return choice
+
+    def place(self, job_id: JobId, gangs: Sequence[ReadyGang], terms: JobTerms = NO_TERMS) -> tuple[Choice, PackedPods]:
+        """Place the pods on hosts to which they return, then on hosts by the placement strategies, a gang whole or not
+        at all. The hosts of the choice are those of the placements."""
+        singles = {gang.pods[0][0]: gang for gang in gangs if len(gang.pods) == 1}
+        requested: list[RequestedPods] = []
+
+        def request_others(choice: Choice) -> list[PodRequest]:
+            others = [gang for gang in gangs if len(gang.pods) > 1 or gang.pods[0][0] not in choice.settled]
+            requested.extend(chain.from_iterable(group_pods(others)))
+            return [request for request, _ in requested]
+
+        fleet = self.table.free_resources.fleet
+        try:
+            shapes, desired = [*dict.fromkeys(gang.shape for gang in gangs)], find_desired(gangs)
+            labels_of = lambda pod: singles[pod.instance_id].labels  # noqa: E731
+            packing = self._pack(job_id, shapes, desired, labels_of, request_others, terms)
+            choice = packing.choice
+            puts: dict[int, list[Put]] = {}
+            for instance, row in choice.returned.items():
+                gang = singles[instance]
+                puts.setdefault(row, []).append((gang.pods[0], gang.shape, gang.labels))
+            left: list[LeftPods] = []
+            for (request, pods), rows in zip(requested, packing.rows, strict=True):
+                for pod, row in zip(pods, rows, strict=False):
+                    puts.setdefault(row, []).append((pod, request.shape, request.labels))
+                if len(rows) < len(pods):
+                    is_explained = len(left) + bool(choice.returning) < SHAPES_EXPLAINED_MAX
+                    hosts = self._explain(fleet, request, len(pods) - len(rows), packing) if is_explained else ()
+                    choice.refused[request.shape] = choice.refused.get(request.shape, ()) or hosts
+                    left.append(name_left(request, pods, len(rows), hosts))
+            names = {row: fleet.names[row] for row in puts}
+        finally:
+            fleet.restore()
+        placements = [self.place_on(names[row], pods) for row, pods in puts.items()]
+        left += _find_without_ports(placements, puts.values())
+        returning = tuple(host for _, host in choice.returning)
+        return choice, PackedPods(tuple(one for one in placements if one.pods), tuple(left), returning)
+
+    def place_on(self, hostname: Hostname, pods: Sequence[Put]) -> Placement:
+        """Place pods on a host, with dynamic ports that no other pod there uses."""
+        if not any(shape.port_count for _, shape, _ in pods):
+            return Placement(hostname, tuple(PlacedPod(*pod) for pod, _, _ in pods))
+        ports = ranges_without(
+            self.table.free_resources.hosts[hostname].ports, self.table.pod_labels.ports_on(hostname)
+        )
+        return Placement(hostname, allocate_ports(ports, pods))
+
+    def _pack(
+        self,
+        job_id: JobId,
+        shapes: Sequence[PodShape],
+        desired: Sequence[Desired],
+        labels_of: Callable[[Desired], Collection[Label]],
+        request_others: Callable[[Choice], list[PodRequest]],
+        terms: JobTerms,
+    ) -> _Packing:
+        """Pack pods on the hosts to which they return, then the others; the caller restores the fleet."""
+        own = terms.own
         choice = Choice(frozenset((job_id, pod.instance_id) for pod in desired), own=own)
         if own is not None and self._can_hold(own, choice.mine):
             desired = [*desired, Desired(own.instance_id, own.hostname, own.shape)]
             choice.mine |= {own.key}
         fleet = self.table.free_resources.fleet
-        try:
-            self.prepare(fleet, [shape for shape, _ in wanted], choice.mine, avoidance)
-            spreading = Spreading(fleet, everywhere(counts)) if counts else None
-            settled = self._pick_desired(fleet, job_id, desired, choice, spreading)
-            barred = {shape: self.find_barred(fleet, shape, avoidance, are_gpus_kept) for shape, _ in wanted}
-            wants = [
-                PodRequest(shape, tuple(sorted(pod_labels_named(shape.constraint))), max(count - settled[shape], 0))
-                for shape, count in wanted
-            ]
-            fit_counts: dict[PodShape, int] = {}
-            for want, rows in zip(wants, pack_requests(fleet, wants, barred, spreading), strict=True):
-                if (picked := self._add_to_lease(fleet, rows, choice)) < want.count:
-                    choice.refused[want.shape] = ()
-                    fit_counts[want.shape] = picked
-                    if not picked and not settled[want.shape]:
-                        choice.without_host.add(want.shape)
-            for want in wants:
-                if want.shape in fit_counts and want.shape.layout:
-                    barred[want.shape] |= find_left_out(
-                        fleet, want, fit_counts[want.shape], barred[want.shape], spreading
-                    )
-            for shape in choice.refused:
-                choice.refused[shape] = merge_misfits(self._refusing(fleet, shape, barred[shape], choice))
-        finally:
-            fleet.restore()
-        return choice
+        self.prepare(fleet, shapes, choice.mine, terms.avoidance)
+        spreading = Spreading(fleet, everywhere(terms.counts)) if terms.counts else None
+        self._pick_desired(fleet, job_id, desired, choice, spreading, labels_of)
+        barred = {shape: self.find_barred(fleet, shape, terms.avoidance, terms.are_gpus_kept) for shape in shapes}
+        requests = request_others(choice)
+        chosen = pack_requests(fleet, requests, barred, spreading)
+        rows = [
+            self._add_to_lease(fleet, request, found.tolist(), choice)
+            for request, found in zip(requests, chosen, strict=True)
+        ]
+        pairs = [*zip(requests, rows, strict=True)]
+        choice.without_host = frozenset(
+            {request.shape for request, found in pairs if len(found) < request.count}
+            - {request.shape for request, found in pairs if found}
+            - {*choice.settled.values()}
+        )
+        choice.has_deprioritized_hosts = any(map(terms.avoidance.is_last, choice.picked))
+        return _Packing(choice, requests, rows, barred, spreading)
 
     def lease(self, choice: Choice, shapes: Sequence[PodShape], avoidance: HostAvoidance) -> tuple[LeasedHost, ...]:
         """Return the chosen hosts in the form that placement requires."""
@@ -157,52 +268,56 @@ class HostChooser:
         desired: Sequence[Desired],
         choice: Choice,
         spreading: Spreading | None,
-    ) -> Counter[PodShape]:
-        """Picks the hosts to which pods return. Returns, by shape, the number of pods that require no other host."""
-        settled: Counter[PodShape] = Counter()
+        labels_of: Callable[[Desired], Collection[Label]],
+    ) -> None:
+        """Pick the hosts to which pods return."""
         for pod in desired[:HOSTS_PER_LEASE_MAX]:
             host = self.table.free_resources.hosts.get(pod.hostname)
-            if (host is None and pod.hostname not in self.table.registered.by_name) or self.table.is_unavailable(
-                pod.hostname
+            if (
+                pod.instance_id in choice.returned
+                or (host is None and pod.hostname not in self.table.registered.by_name)
+                or self.table.is_unavailable(pod.hostname)
             ):
                 continue
-            is_held = self.table.holds.is_held(pod.hostname, (job_id, pod.instance_id))
-            if is_held:
+            if self.table.holds.is_held(pod.hostname, (job_id, pod.instance_id)):
                 choice.awaited += ((pod.instance_id, pod.hostname),)
+                choice.settled[pod.instance_id] = pod.shape
             if host is not None and host.lease_id:
                 choice.is_leased = True
             elif host is not None and not self.misfit_on(host, pod.shape, choice.mine):
-                rows = fleet.rows([pod.hostname])
-                fleet.take(pod.shape, sorted(pod_labels_named(pod.shape.constraint)), rows)
+                labels, rows = labels_of(pod), fleet.rows([pod.hostname])
+                if not fleet.count_fits_with_pods(pod.shape, labels, rows, fleet.count_fits(pod.shape, rows)).all():
+                    continue  # earlier pods of this placement have filled the host
+                fleet.take(pod.shape, labels, rows)
                 if spreading is not None:
                     spreading.add(rows)
-                self._add_to_lease(fleet, rows, choice)
-                settled[pod.shape] += 1
-                continue
-            settled[pod.shape] += is_held
-        return settled
+                self._pick(fleet, int(rows[0]), choice)
+                choice.settled[pod.instance_id] = pod.shape
+                choice.returned[pod.instance_id] = int(rows[0])
 
-    def _add_to_lease(self, fleet: Fleet, rows: Ints, choice: Choice) -> int:
-        """Add hosts to the lease; return for how many of the pods."""
-        for count, row in enumerate(rows.tolist()):
-            hostname = fleet.names[row]
-            if hostname not in choice.picked:
-                if len(choice.picked) == HOSTS_PER_LEASE_MAX:
-                    return count
-                choice.picked[hostname] = self._as_seen(self.table.free_resources.hosts[hostname], choice.mine)
-        return len(rows)
+    def _add_to_lease(self, fleet: Fleet, request: PodRequest, rows: list[int], choice: Choice) -> list[int]:
+        """Add hosts to the lease; return the rows of the pods, without those beyond the limit."""
+        for count, row in enumerate(rows):
+            if not self._pick(fleet, row, choice):
+                return [] if request.is_gang else rows[:count]
+        return rows
+
+    def _pick(self, fleet: Fleet, row: int, choice: Choice) -> bool:
+        hostname = fleet.names[row]
+        if hostname not in choice.picked:
+            if len(choice.picked) == HOSTS_PER_LEASE_MAX:
+                return False
+            choice.picked[hostname] = self._as_seen(self.table.free_resources.hosts[hostname], choice.mine)
+        return True
 
     def find_barred(
         self, fleet: Fleet, shape: PodShape, avoidance: HostAvoidance, are_gpus_kept: bool
     ) -> dict[int, Misfit]:
         """Return hosts that take no such pods, whatever their free resources."""
-        names = {*self.table.unavailable(), *self.table.name_taken, *self.table.free_resources.going}
-        names |= self.table.closed.keys() if shape.revocable else set()
-        barred = {
-            fleet.row_of[name]: why
-            for name in names
-            if name in fleet.row_of and (why := self.explain_closed(name, shape)) is not None
-        }
+        closed = self.table.find_closed()
+        if shape.revocable:
+            closed |= dict.fromkeys(self.table.closed, CLOSED)
+        barred = {fleet.row_of[name]: why for name, why in closed.items() if name in fleet.row_of}
         if are_gpus_kept and not shape.resources.gpu_milli:
             has_gpus = fleet.has_gpus.tolist()
             with_gpus = [row for row in fleet.row_of.values() if has_gpus[row]]
@@ -214,10 +329,10 @@ class HostChooser:
         return avoided | barred if self._fits_elsewhere(shape, avoidance.avoided) else barred
 
     def _refusing(
-        self, fleet: Fleet, shape: PodShape, barred: Mapping[int, Misfit], choice: Choice
+        self, fleet: Fleet, shape: PodShape, barred: Mapping[int, Misfit], choice: Choice, without: Collection[int] = ()
     ) -> Iterator[tuple[Misfit, int]]:
-        """Yield the hosts outside the lease by the rule that excludes them. For hosts with held or reserved resources
-        the rule says whether that is the reason."""
+        """Yield the hosts, except rows ``without``, by the rule that excludes them. For hosts with held or reserved
+        resources the rule says whether that is the reason."""
         picked = {fleet.row_of[name] for name in choice.picked}
         kept = {fleet.row_of[name] for name in self.table.find_kept_hosts() if name in fleet.row_of} - picked
         for row in sorted(kept):
@@ -227,7 +342,18 @@ class HostChooser:
                 yield own_reservation(choice.own, unheld.free), 1
             elif why := LEASED if host.lease_id else barred.get(row) or self.misfit_on(host, shape, choice.mine):
                 yield why, 1
-        yield from fleet.refusing(shape, barred, kept | picked)
+        yield from fleet.refusing(shape, barred, kept.union(without))
+
+    def _explain(self, fleet: Fleet, request: PodRequest, left: int, packing: _Packing) -> tuple[RefusingHosts, ...]:
+        """Return all hosts by the rule that they fail with the pods placed so far. Hosts that fail none together lack
+        free resources for the gang of ``left`` pods."""
+        shape, barred, spreading = request.shape, packing.barred[request.shape], packing.spreading
+        skewed = dict(spreading.refusing(shape, fleet.fitting(shape, barred))) if spreading is not None else {}
+        found = [*self._refusing(fleet, shape, skewed | barred, packing.choice)]
+        if fitting := len(fleet) - sum(count for _, count in found):
+            fit_count = len(choose(fleet, shape, request.labels, left, barred, spreading))
+            found.append((gang_misfit(shape, left, fit_count), fitting))
+        return merge_misfits(found)
 
     def _fits_elsewhere(self, shape: PodShape, avoided: Collection[Hostname]) -> bool:
         """Return whether a host that is not avoided could take the pod when enough resources are free: the pod then
@@ -268,22 +394,23 @@ class HostChooser:
     def explain_closed(self, hostname: Hostname, shape: PodShape) -> Misfit | None:
         """Return why the host takes no such pods, whatever its free resources."""
         if shape.revocable and hostname in self.table.closed:
-            return Refused(HostRule.CLOSED)
-        if self.table.is_unavailable(hostname):
-            return Refused(HostRule.MAINTENANCE)
-        if hostname in self.table.name_taken:
-            return NameTaken(self.table.name_taken[hostname])
-        return (
-            self._goes_soon(self.table.free_resources.hosts[hostname])
-            if hostname in self.table.free_resources.hosts
-            else None
-        )
+            return CLOSED
+        return self.table.explain_closed(hostname)
 
-    def _goes_soon(self, host: HostResources) -> Misfit | None:
-        start_ns = host.goes_ns
-        if start_ns and start_ns - GOES_NOTICE_NS <= self.table.now_ns:
-            return Refused(HostRule.GOES_SOON)
-        return None
+
+def _find_without_ports(placements: Iterable[Placement], puts: Iterable[Sequence[Put]]) -> Iterator[LeftPods]:
+    """Yield the pods for which their host has too few ports, because pods there use ports that the cluster offers."""
+    for placement, pods in zip(placements, puts, strict=True):
+        have = {pod.instance_id for pod in placement.pods}
+        for pod, shape, labels in pods if len(have) < len(pods) else ():
+            if pod[0] not in have:
+                why = RefusingHosts.of(1, LackingPorts(shape.port_count, 0))
+                yield LeftPods(PodRequest(shape, labels, 1), (pod[0],), 1, (why,))
+
+
+def _name_labels(shape: PodShape) -> tuple[Label, ...]:
+    """Return the labels that the pod is assumed to have: those that its own constraint names."""
+    return tuple(sorted(pod_labels_named(shape.constraint)))
 
 
 def own_reservation(own: HostReservation, free: Resources) -> Misfit:

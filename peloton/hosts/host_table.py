@@ -18,8 +18,12 @@ from peloton.hosts.resource_holds import PodKey, ResourceHolds
 from peloton.lifecycle.volumes import HostSight
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import HostMaintenance
+from peloton.model.misfit import HostRule, Misfit, NameTaken, Refused
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import need_on
+
+GOES_NOTICE_NS = 3 * 3_600 * 10**9
+"""Notice in nanoseconds: a host that the cluster takes down within it receives no new pods."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +58,20 @@ class HostTable:
 
     def unavailable(self) -> set[Hostname]:
         return {hostname for hostname in self.maintained if self.is_unavailable(hostname)}
+
+    def find_closed(self) -> dict[Hostname, Misfit]:
+        """Return the hosts that take no pods, whatever their free resources, and the reason of each."""
+        names = {*self.maintained, *self.name_taken, *self.free_resources.going}
+        return {name: why for name in names if (why := self.explain_closed(name)) is not None}
+
+    def explain_closed(self, hostname: Hostname) -> Misfit | None:
+        """Return why the host takes no pods, whatever its free resources."""
+        if self.is_unavailable(hostname):
+            return Refused(HostRule.MAINTENANCE)
+        if hostname in self.name_taken:
+            return NameTaken(self.name_taken[hostname])
+        goes_ns = self.free_resources.going.get(hostname, 0)
+        return Refused(HostRule.GOES_SOON) if goes_ns and goes_ns - GOES_NOTICE_NS <= self.now_ns else None
 
     def sight(self, name: Hostname) -> HostSight:
         """Return the cluster's listing of the host, for the volumes on it."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from peloton.errors import Unavailable
 from peloton.hosts.announced import Holder
 from peloton.hosts.effects import event
-from peloton.model.host import HostLease
 
 
 @dataclass(slots=True)
@@ -40,11 +39,11 @@ class SpreadTurns:
             raise Unavailable(f"other pods of job {job_id} are being placed, which count for its spread")
 
     @event()
-    def record_lease(self, holder: Holder, lease: HostLease, began_s: float) -> None:
-        """Begin the turn of a lease with hosts, instead of an earlier turn."""
+    def record_lease(self, holder: Holder, lease_id: str, began_s: float) -> None:
+        """Begin the turn of a lease, instead of an earlier turn; the id of a lease without hosts is empty."""
         self._turns.pop(holder, None)
-        if lease.hosts:
-            self._turns[holder] = _Turn(lease.lease_id, began_s + self._lease_s)
+        if lease_id:
+            self._turns[holder] = _Turn(lease_id, began_s + self._lease_s)
 
     @event()
     def launch_began(self, lease_id: str) -> None:

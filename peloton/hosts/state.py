@@ -18,15 +18,14 @@ from peloton.hosts.announced import Claim, FreeResources, Holder, RegisteredHost
 from peloton.hosts.asked_amounts import PodAmounts
 from peloton.hosts.avoidances import HostAvoidances
 from peloton.hosts.capacity_finder import CapacityFinder
-from peloton.hosts.daemon_hosts import DaemonHosts
+from peloton.hosts.daemon_hosts import DaemonHosts, lacks_resources
 from peloton.hosts.domain_counts import Counts, DomainCounts, near
 from peloton.hosts.effects import Effect, HostAvoided, JobsToWake, ReservationEnded, event
 from peloton.hosts.feasibility_cache import FeasibilityCache
 from peloton.hosts.host_census import hosts_now
-from peloton.hosts.host_chooser import HostChooser
+from peloton.hosts.host_chooser import Choice, HostChooser, JobTerms
 from peloton.hosts.host_load_cache import HostLoadCache
 from peloton.hosts.host_pool_cache import HostPoolCache
-from peloton.hosts.host_resources import HostResources, make_leased_host
 from peloton.hosts.host_resources_table import HostResourcesTable
 from peloton.hosts.host_sums import HostSums
 from peloton.hosts.host_table import HostTable
@@ -39,7 +38,8 @@ from peloton.hosts.validation import find_faults
 from peloton.hosts.waiting_jobs import WaitingJobs
 from peloton.lifecycle.constraints import hosts_named
 from peloton.lifecycle.volumes import HostSight
-from peloton.model.host import ComingBack, Desired, HostLease
+from peloton.model.daemon import WaitingDaemonPod
+from peloton.model.host import ComingBack, Desired, HostLease, ReadyGang
 from peloton.model.host_pool import HostPools
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import HostMaintenance
@@ -49,12 +49,15 @@ from peloton.model.reason import Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.scheduling.fit import HostKind
+from peloton.scheduling.placement import PackedPods, Put
 from peloton.scheduling.relocation import HostNow
 
 HostsNamed = tuple[Hostname, ...]
 HostsListed = tuple[
     Mapping[Hostname, RegisteredHost], Mapping[Hostname, RegisteredHost], Mapping[Hostname, HostMaintenance]
 ]
+PlacedPods = tuple[HostLease, PackedPods]
+"""Pods placed under a lease, which names no hosts: the placements do."""
 HOSTS_UNKNOWN = "the hosts of the cluster are not known yet"
 
 
@@ -218,22 +221,71 @@ class HostState:
         """Lease enough READY hosts for the wanted pods, at most HOSTS_PER_LEASE_MAX, preferring hosts to which pods
         return or that are reserved for one of them. When they are too few, the job is woken by further offers, and
         ``note_infeasible`` follows."""
+        holder = job_id, for_gang
+        terms = self._begin_placement(holder, now_s, counts, waiting)
+        choice = self.chooser.choose(job_id, wanted, desired, terms)
+        leased = self.chooser.lease(choice, [shape for shape, _ in wanted], terms.avoidance)
+        lease = choice.lease(self._next_lease_id(), leased, near(counts, leased))
+        return self._finish_placement(choice, lease, [host.hostname for host in leased], holder, now_s)
+
+    @event(ReservationEnded)
+    def place(
+        self,
+        job_id: JobId,
+        gangs: Sequence[ReadyGang],
+        now_s: float,
+        for_gang: bool,
+        counts: Counts,
+        waiting: Sequence[WaitingPod],
+    ) -> PlacedPods:
+        """Place pods on READY hosts, as ``acquire`` chooses them, and lease these until the launch."""
+        holder = job_id, for_gang
+        terms = self._begin_placement(holder, now_s, counts, waiting)
+        choice, packed = self.chooser.place(job_id, gangs, terms)
+        lease = choice.lease(self._next_lease_id())
+        hostnames = [placement.hostname for placement in packed.placements]
+        return self._finish_placement(choice, lease, hostnames, holder, now_s), packed
+
+    @event()
+    def place_daemon(self, job_id: JobId, pods: Sequence[WaitingDaemonPod], now_s: float) -> PlacedPods:
+        """Place pods of a daemon on their hosts, in the free resources and the ones reserved for them, and lease these
+        hosts until the launch."""
+        self._begin_lease((job_id, False), now_s)
+        refused = self.daemons.refuse_pods(job_id, pods)
+        puts: dict[Hostname, list[Put]] = {}
+        for pod in pods:
+            if pod.hostname not in refused:
+                puts.setdefault(pod.hostname, []).append(((pod.instance_id, pod.run_id), pod.shape, ()))
+        placements = tuple(self.chooser.place_on(hostname, own) for hostname, own in puts.items())
+        short = frozenset(pod.shape for pod in pods if lacks_resources(refused.get(pod.hostname)))
+        lease = HostLease(self._next_lease_id(), (), short=short)
+        return self._lease(lease, [*puts], (job_id, False), now_s), PackedPods(placements, refused=refused)
+
+    def _begin_lease(self, holder: Holder, now_s: float) -> None:
+        """End expired leases, and an older one of the holder: a job, and its gang, has one placement at a time, so the
+        answer of the older lease was lost."""
         self._expire(now_s)
-        # A job, and its gang, has one placement at a time: the answer of an older lease was lost.
-        self._end_lease(self.lease_of_job.pop((job_id, for_gang), ""))
+        self._end_lease(self.lease_of_job.pop(holder, ""))
+
+    def _begin_placement(self, holder: Holder, now_s: float, counts: Counts, waiting: Sequence[WaitingPod]) -> JobTerms:
+        """Return the terms of a placement that begins now."""
+        self._begin_lease(holder, now_s)
         self.table.holds.expire(now_s)
+        job_id, is_gang = holder
         avoidance = self.avoidances.of_job(job_id, now_s)
-        are_gpus_kept = self.table.gpu_waits.keep_from((job_id, for_gang), now_s)
-        own = None if for_gang else self.reservations.record_request(job_id, waiting, now_s)
-        choice = self.chooser.choose(job_id, wanted, desired, avoidance, are_gpus_kept, counts=counts, own=own)
-        leased = self.chooser.lease(choice, [shape for shape, _ in wanted], avoidance)
-        lease = choice.lease(self._next_lease_id(), leased, near(counts, leased), desired)
+        own = None if is_gang else self.reservations.record_request(job_id, waiting, now_s)
+        are_gpus_kept = self.table.gpu_waits.keep_from(holder, now_s)
+        return JobTerms(avoidance=avoidance, are_gpus_kept=are_gpus_kept, counts=counts, own=own)
+
+    def _finish_placement(
+        self, choice: Choice, lease: HostLease, hostnames: list[Hostname], holder: Holder, now_s: float
+    ) -> HostLease:
         if lease.short:
             rules = {each.misfit.rule for refusing in lease.refused.values() for each in refusing}
-            self.waiting.add((job_id, for_gang), for_leases=choice.is_leased or HostRule.LEASED in rules)
+            self.waiting.add(holder, for_leases=choice.is_leased or HostRule.LEASED in rules)
         if not lease.refused:
-            self.table.gpu_waits.note((job_id, for_gang), False, now_s)
-        return self._lease(lease, (job_id, for_gang), now_s)
+            self.table.gpu_waits.note(holder, False, now_s)
+        return self._lease(lease, hostnames, holder, now_s)
 
     @event()
     def note_infeasible(
@@ -242,24 +294,6 @@ class HostState:
         """Record whether a placement that found too few hosts waits for gpus: ``infeasible`` pods wait for none."""
         waits = any(shape.resources.gpu_milli for shape in refused if shape not in infeasible)
         self.table.gpu_waits.note(holder, waits, now_s)
-
-    @event()
-    def lease_for_daemon(
-        self, job_id: JobId, free_resources: Mapping[Hostname, HostResources], now_s: float
-    ) -> HostLease:
-        """Lease the READY ones of these hosts, with the resources in ``free_resources``."""
-        self._expire(now_s)
-        self._end_lease(self.lease_of_job.pop((job_id, False), ""))
-        hosts = self.table.free_resources.hosts
-        ready = {
-            name: announced for name, announced in free_resources.items() if name in hosts and not hosts[name].lease_id
-        }
-        capacity_of, closed, ports_on = self.table.capacity_of, self.table.closed, self.table.pod_labels.ports_on
-        leased = [
-            make_leased_host(announced, name in closed, (), capacity_of(name), ports_in_use=ports_on(name))
-            for name, announced in ready.items()
-        ]
-        return self._lease(HostLease(self._next_lease_id(), tuple(leased)), (job_id, False), now_s)
 
     @event()
     def claim(
@@ -299,8 +333,7 @@ class HostState:
     def _next_lease_id(self) -> str:
         return f"{self._name}-{next(self._numbers)}"
 
-    def _lease(self, lease: HostLease, holder: Holder, now_s: float) -> HostLease:
-        hostnames = [host.hostname for host in lease.hosts]
+    def _lease(self, lease: HostLease, hostnames: list[Hostname], holder: Holder, now_s: float) -> HostLease:
         for hostname in hostnames:
             self.table.free_resources.lease(self.table.free_resources.hosts[hostname], lease.lease_id)
         if hostnames:
@@ -395,7 +428,7 @@ class HostState:
     def census(self, others: Mapping[Hostname, int]) -> list[HostNow]:
         """Return hosts as sources and targets of moves. ``others`` maps hosts to the number of pods that stay on
         them."""
-        return hosts_now(self.table, self.table.now_ns, self.avoidances.list_avoided(self.table.now_s), others)
+        return hosts_now(self.table, self.avoidances.list_avoided(self.table.now_s), others)
 
     def list_unevaluated(
         self, shapes: Sequence[PodShape]

@@ -113,6 +113,7 @@ class HostLease:
     reserved: tuple[tuple[int, Hostname], ...] = ()  # instance and the host reserved for it
     short: frozenset[PodShape] = field(default=frozenset(), compare=False)  # not enough hosts found: not on the wire
     without_host: frozenset[PodShape] = field(default=frozenset(), compare=False)  # no host found: not on the wire
+    has_deprioritized_hosts: bool = field(default=False, compare=False)  # not on the wire
 
 
 @dataclass(frozen=True, slots=True)

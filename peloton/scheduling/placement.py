@@ -10,7 +10,9 @@ memory, disk and gpu.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,33 +34,72 @@ SHAPES_EXPLAINED_MAX = 3
 """Limit of shapes for which the reasons of the hosts are given; the others are counted."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeftPods:
+    """Pods of one request without a host."""
+
+    request: PodRequest
+    instances: tuple[int, ...]  # of a gang the first member only
+    count: int
+    hosts: tuple[RefusingHosts, ...] = ()  # by the first rule that they fail; empty for shapes that are only counted
+
+
+class PackedPods(NamedTuple):
+    """Pods placed on hosts of one lease, and the others."""
+
+    placements: tuple[Placement, ...] = ()
+    left: tuple[LeftPods, ...] = ()
+    returning: tuple[Hostname, ...] = ()  # hosts of pods that wait for free resources there
+    refused: Mapping[Hostname, Misfit] = {}  # hosts that do not take their pod of a daemon
+
+    @property
+    def is_explained(self) -> bool:
+        """Return whether the hosts of enough shapes are explained."""
+        return len(self.left) + bool(self.returning) >= SHAPES_EXPLAINED_MAX
+
+
 def place(job_id: JobId, gangs: Sequence[ReadyGang], lease: HostLease) -> PlacementBatch:
     """Place the gangs that fit. Equal arguments give equal placements."""
-    hosts, reserved = _Hosts(lease), dict(lease.reserved)
-    gangs, waiting = _place_returning(hosts, gangs, dict(lease.awaited), reserved)
-    unplaced_count, unplaced, kept = len(waiting), list[Unplaced](), list[int]()
-    found = [_awaits_return(waiting)] if waiting else []
-    shape_count = len(found)
-    for batches in _group_pods(gangs):
+    hosts = _Hosts(lease)
+    gangs, waiting = _place_returning(hosts, gangs, dict(lease.awaited), dict(lease.reserved))
+    packed = PackedPods(returning=tuple(waiting))
+    for batches in group_pods(gangs):
         requests = [request for request, _ in batches]
         for (request, pods), placed in zip(batches, hosts.put(requests, [pods for _, pods in batches]), strict=True):
-            left = len(pods) - placed
-            if left:
-                unplaced_count += left
-                shape_count += 1
-                if len(found) < SHAPES_EXPLAINED_MAX:
+            if left := len(pods) - placed:
+                explained: tuple[RefusingHosts, ...] = ()
+                if not packed.is_explained:
                     refused = ((one.why, one.host_count) for one in lease.refused.get(request.shape, ()))
-                    found.append(
-                        NoHost(left, request.is_gang, merge_misfits(chain(hosts.refusing(request, left), refused)))
-                    )
-                named = tuple(instance for instance, _ in (pods[:1] if request.is_gang else pods[placed:]))
-                kept += [] if request.is_gang else [instance for instance in named if instance in reserved]
-                why = lease.infeasible.get(request.shape)
-                unplaced.append(Unplaced(tuple(each for each in named if each not in kept), (why,) if why else ()))
+                    explained = merge_misfits(chain(hosts.refusing(request, left), refused))
+                packed = packed._replace(left=(*packed.left, name_left(request, pods, placed, explained)))
+    return assemble_batch(job_id, lease, packed._replace(placements=hosts.placements()))
+
+
+def name_left(
+    request: PodRequest, pods: Sequence[tuple[int, int]], placed: int, hosts: tuple[RefusingHosts, ...]
+) -> LeftPods:
+    """Return the pods of the request, of which the first ``placed`` have a host, that are left."""
+    named = pods[:1] if request.is_gang else pods[placed:]
+    return LeftPods(request, tuple(instance for instance, _ in named), len(pods) - placed, hosts)
+
+
+def assemble_batch(job_id: JobId, lease: HostLease, packed: PackedPods) -> PlacementBatch:
+    """Return the placements, and the other pods with the reason; pods for which a host is reserved keep waiting."""
+    reserved, kept, unplaced = dict(lease.reserved), list[int](), list[Unplaced]()
+    found = [_awaits_return(packed.returning)] if packed.returning else []
+    shape_count = len(found) + len(packed.left)
+    for pods in packed.left:
+        if len(found) < SHAPES_EXPLAINED_MAX:
+            found.append(NoHost(pods.count, pods.request.is_gang, pods.hosts))
+        own = [] if pods.request.is_gang else [instance for instance in pods.instances if instance in reserved]
+        kept += own
+        if others := tuple(instance for instance in pods.instances if instance not in own):
+            why = lease.infeasible.get(pods.request.shape)
+            unplaced.append(Unplaced(others, (why,) if why else ()))
     reason = (ClusterReason(pods=tuple(found), more_count=shape_count - len(found)),) if found else ()
-    left_over = tuple(one for one in unplaced if one.instances)
+    unplaced_count = len(packed.returning) + sum(pods.count for pods in packed.left)
     return PlacementBatch(
-        job_id, lease.lease_id, hosts.placements(), unplaced_count, reason, left_over, reserved=tuple(kept)
+        job_id, lease.lease_id, packed.placements, unplaced_count, reason, tuple(unplaced), reserved=tuple(kept)
     )
 
 
@@ -96,12 +137,12 @@ class FirstFitPlacer:
 
 
 _Labels = tuple[Label, ...]
-_Put = tuple[tuple[int, int], PodShape, _Labels]
+Put = tuple[tuple[int, int], PodShape, _Labels]
 """((instance, run), shape, labels) of a placed pod."""
-_Batch = tuple[PodRequest, list[tuple[int, int]]]
+RequestedPods = tuple[PodRequest, list[tuple[int, int]]]
 
 
-def _group_pods(gangs: Sequence[ReadyGang]) -> Iterator[list[_Batch]]:
+def group_pods(gangs: Sequence[ReadyGang]) -> Iterator[list[RequestedPods]]:
     """Yield gangs one by one, then all single pods, by shape and labels in order of first appearance."""
     singles: dict[tuple[PodShape, _Labels], list[tuple[int, int]]] = {}
     last: tuple[PodShape, _Labels, list[tuple[int, int]]] | None = None
@@ -132,7 +173,7 @@ class _Hosts:
         for label, counts in pods.items():
             self.fleet.set_pods(label, counts)
         self._spreading = Spreading(self.fleet, lease.domains) if lease.domains else None
-        self._placed: dict[int, list[_Put]] = {}
+        self._placed: dict[int, list[Put]] = {}
 
     def put(self, requests: Sequence[PodRequest], pods: Sequence[Sequence[tuple[int, int]]]) -> list[int]:
         """Place pods, and return how many of each request."""
@@ -175,12 +216,12 @@ class _Hosts:
 
     def placements(self) -> tuple[Placement, ...]:
         return tuple(
-            Placement(self.hosts[row].hostname, _allocate_ports(self.hosts[row].ports, pods))
+            Placement(self.hosts[row].hostname, allocate_ports(self.hosts[row].ports, pods))
             for row, pods in sorted(self._placed.items())
         )
 
 
-def _allocate_ports(ranges: Sequence[tuple[int, int]], pods: Sequence[_Put]) -> tuple[PlacedPod, ...]:
+def allocate_ports(ranges: Sequence[tuple[int, int]], pods: Sequence[Put]) -> tuple[PlacedPod, ...]:
     """Allocate the dynamic ports of a host's pods, except the static ports of other pods there.
 
     Pods for which no ports are left are dropped here and placed in a later batch.

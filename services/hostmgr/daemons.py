@@ -10,23 +10,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from peloton.errors import Unavailable
-from peloton.hosts.daemon_hosts import DaemonFit
-from peloton.hosts.state import HOSTS_UNKNOWN
+from peloton.hosts.daemon_hosts import lacks_resources
+from peloton.hosts.state import HOSTS_UNKNOWN, PlacedPods
 from peloton.lifecycle.daemon import FollowPlan
 from peloton.lifecycle.daemon_plan import count_daemon_hosts
 from peloton.model.daemon import DaemonPlan, DaemonReach, DaemonStep, WaitingDaemonPod
-from peloton.model.host import HostLease, LaunchResult, PlacedPod, Placement
+from peloton.model.host import LaunchResult, Placement
 from peloton.model.ids import JobId
-from peloton.model.misfit import HostRule, Misfit
+from peloton.model.misfit import Misfit
 from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, NoHost, PlacementReason, merge_misfits
 from peloton.model.resources import compute_needed
 from peloton.ports import Lifecycles
 from services.hostmgr.daemon_evictions import DaemonEvictions
-from services.hostmgr.driver import CapacityRequest, ClusterDriver
 from services.hostmgr.hosts.host_cache import HostCache
 from services.storage.daemons.daemons import Daemons
 
@@ -35,6 +33,7 @@ PLANNED_HOSTS_MAX = 1_000
 """Limit of hosts without free resources for a planned daemon whose pods are examined."""
 FOLLOW_AGAIN_S = 300.0
 NEWS = "hosts of the daemon joined or left, or have free resources"
+Place = Callable[[JobId, Sequence[WaitingDaemonPod]], PlacedPods]
 Launch = Callable[[JobId, str, Sequence[Placement]], LaunchResult]
 
 
@@ -46,8 +45,8 @@ class DaemonReconciler:
         cluster: str,
         records: Daemons,
         cache: HostCache,
-        driver: ClusterDriver,
         lifecycles: Lifecycles,
+        place: Place,
         launch: Launch,
         evictions: DaemonEvictions | None = None,
     ) -> None:
@@ -55,9 +54,8 @@ class DaemonReconciler:
         self._cluster = cluster
         self._records = records
         self._cache = cache
-        self._driver = driver
         self._lifecycles = lifecycles
-        self._launch = launch
+        self._place, self._launch = place, launch
         self._evictions = evictions
         self._followed: dict[JobId, tuple[tuple[int, int], float]] = {}  # -> versions at the last full pass, time
 
@@ -148,48 +146,16 @@ class DaemonReconciler:
 
     def _launch_some(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> tuple[int, Sequence[Misfit]]:
         """Return how many pods were launched, and why others were not."""
-        by_fit = self._fit_pods(job_id, pods)
-        self._free_capacity(job_id, pods, by_fit)
-        chosen = [pod for pod in pods if pod.hostname in by_fit.fit]
-        if not chosen:
-            return 0, list(by_fit.refused.values())
-        lease = self._cache.lease_for_daemon(job_id, by_fit.fit, time.monotonic())
-        leased = {host.hostname for host in lease.hosts}
-        chosen = [pod for pod in chosen if pod.hostname in leased]
-        self._records.skip_queue(job_id, [pod.instance_id for pod in chosen], time.time_ns())
-        placements = _placements(chosen, lease)
-        with self._cache.launching([placement.hostname for placement in placements]):
-            launch = self._launch(job_id, lease.lease_id, placements)
-        return launch.launched_count, list(by_fit.refused.values())
-
-    def _free_capacity(self, job_id: JobId, pods: Sequence[WaitingDaemonPod], by_fit: DaemonFit) -> None:
+        lease, placed = self._place(job_id, pods)
         if self._evictions is not None:
-            short = {pod.hostname: pod.shape for pod in pods if _lacks_resources(by_fit.refused.get(pod.hostname))}
+            short = {pod.hostname: pod.shape for pod in pods if lacks_resources(placed.refused.get(pod.hostname))}
             self._evictions.note(job_id, [pod.hostname for pod in pods], short, time.monotonic())
-
-    def _fit_pods(self, job_id: JobId, pods: Sequence[WaitingDaemonPod]) -> DaemonFit:
-        """Return the free resources per pod. Requests further offers where the offered resources are too small."""
-        by_fit = self._cache.daemons.fit_pods(job_id, pods)
-        short = frozenset(pod.shape for pod in pods if _lacks_resources(by_fit.refused.get(pod.hostname)))
-        holder, shapes = (job_id, False), list(dict.fromkeys(pod.shape for pod in pods))
-        if self._driver.request_capacity(CapacityRequest(holder, shapes, short, False, self._cache.may_fit)):
-            by_fit = self._cache.daemons.fit_pods(job_id, pods)
-        self._driver.demand_met(holder, [shape for shape in shapes if shape not in short])
-        return by_fit
-
-
-def _lacks_resources(misfit: Misfit | None) -> bool:
-    """Return whether the offered resources are too small; more may be offered."""
-    return misfit is not None and misfit.rule not in (HostRule.LEASED, HostRule.MAINTENANCE)
-
-
-def _placements(pods: Sequence[WaitingDaemonPod], lease: HostLease) -> list[Placement]:
-    """Places each pod on its host, with the lowest of its free ports."""
-    free = {
-        host.hostname: (port for begin, end in host.ports for port in range(begin, end + 1)) for host in lease.hosts
-    }
-    placed = [(pod, tuple(islice(free[pod.hostname], pod.shape.port_count))) for pod in pods]
-    return [Placement(pod.hostname, (PlacedPod(pod.instance_id, pod.run_id, ports),)) for pod, ports in placed]
+        refused = list(placed.refused.values())
+        if not placed.placements:
+            return 0, refused
+        instances = sorted(pod.instance_id for placement in placed.placements for pod in placement.pods)
+        self._records.skip_queue(job_id, instances, time.time_ns())
+        return self._launch(job_id, lease.lease_id, placed.placements).launched_count, refused
 
 
 def _why(refused: Sequence[Misfit]) -> PlacementReason:

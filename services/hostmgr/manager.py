@@ -6,14 +6,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from peloton.errors import Unavailable
-from peloton.hosts.domain_counts import NO_COUNTS, Counts, join_counts
-from peloton.hosts.state import HOSTS_UNKNOWN
+from peloton.hosts.domain_counts import NO_COUNTS, Counts
 from peloton.model.host import (
     CLUSTER_KIND_LABEL,
     CLUSTER_LABEL,
@@ -25,14 +24,13 @@ from peloton.model.host import (
     LaunchResult,
     Placement,
 )
-from peloton.model.ids import Hostname, JobId, PodId
+from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodShape, PodStatus
 from peloton.model.reservation import WaitingPod
 from peloton.ports import Evictor, Lifecycles, PodLifecycles
 from services.hostmgr.daemon_evictions import DaemonEvictions
 from services.hostmgr.daemons import DaemonReconciler
 from services.hostmgr.driver import (
-    CapacityRequest,
     ClusterDriver,
     FreeResources,
     PodOnHost,
@@ -47,7 +45,7 @@ from services.hostmgr.hosts.host_event_recorder import CLOSED_BY, HostEventRecor
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.launcher import Launcher
-from services.hostmgr.placing import place_and_launch
+from services.hostmgr.placing import PlacementController, launch_placed, place_and_launch
 from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reconcile import HOST_BACK_REST_S, Reconciler, ReconcileSchedule, ReconcileScope
 from services.hostmgr.reports import ReportQueue, StatusWriter
@@ -98,8 +96,6 @@ class HostManagerCore:
         self._pods, self._lockdowns = storage.host_pods, storage.lockdowns
         self._disruptions, self._host_pools = storage.disruptions, storage.host_pools
         self._ready = storage.pods
-        self._preferred_hosts = storage.pods.preferred_hosts
-        self._counting = threading.Lock()  # from the count of pods under a hard bound to the lease
         self._budgets_at_s = float("-inf")
         self._lifecycles = lifecycles
         labels = {CLUSTER_LABEL: settings.cluster, CLUSTER_KIND_LABEL: driver.capabilities.kind}
@@ -111,6 +107,9 @@ class HostManagerCore:
         self.cache = HostCache(settings.lease_s, cluster_labels=labels, recorder=self.recorder)
         periods_s = settings.reserve_after_s, settings.reservation_s
         self._reserver = Reserver(settings.cluster, storage.daemons, self.cache, *periods_s)
+        preferred = storage.pods.preferred_hosts
+        self._placement = PlacementController(settings.cluster, self.cache, driver, self._reserver, preferred)
+        self.place_pods, self.count_domains = self._placement.place_pods, self._placement.count_domains
         self._claims = HostnameClaims(storage.hosts, settings.cluster)
         in_flight = InFlight[PodId]()
         self._reconciler = Reconciler(partial(storage.host_pods.on_hosts, settings.cluster), in_flight)
@@ -154,9 +153,9 @@ class HostManagerCore:
             cluster,
             daemons,
             self.cache,
-            self.driver,
             lifecycles=lifecycles,
-            launch=self.launch,
+            place=self._placement.place_daemon,
+            launch=partial(launch_placed, self),
             evictions=evictions,
         )
 
@@ -246,59 +245,7 @@ class HostManagerCore:
         elsewhere: Counts = NO_COUNTS,
         waiting: Sequence[WaitingPod] = (),
     ) -> HostLease:
-        """``elsewhere`` counts the pods of the job in the other clusters, for shapes with spread constraints."""
-
-        def lease() -> HostLease:
-            shapes = [shape for shape, _ in gangs]
-            counts = join_counts(self._count_domains(job_id, shapes, [pod.instance_id for pod in desired]), elsewhere)
-            return lease_hosts(
-                self.cache,
-                self.driver,
-                job_id,
-                gangs,
-                clock=time.monotonic,
-                for_gang=for_gang,
-                desired=desired,
-                counts=counts,
-                waiting=waiting,
-            )
-
-        if _has_hard_bound(shape for shape, _ in gangs):
-            with self._counting:
-                holder, began_s = (job_id, for_gang), time.monotonic()
-                self.cache.spread_turns.check(holder, began_s)
-                found = lease()
-                self.cache.spread_turns.record_lease(holder, found, began_s)
-        else:
-            found = lease()
-        return self._reserver.reserve(job_id, found, waiting, time.monotonic()) if waiting else found
-
-    def count_domains(
-        self,
-        job_id: JobId,
-        shapes: Sequence[PodShape],
-        without: Collection[int] = (),
-        for_gang: bool = False,
-        drained: Collection[Hostname] = (),
-    ) -> Counts:
-        """Count domains for a placement in another cluster. Raises Unavailable before hosts are known, and while pods
-        of the job that count for a hard spread constraint are being placed here. With ``drained`` the counts are for a
-        plan in which these hosts are drained, and ongoing placements are ignored."""
-        if _has_hard_bound(shapes) and not drained:
-            self.cache.spread_turns.check((job_id, for_gang), time.monotonic())
-        return self._count_domains(job_id, shapes, without, drained)
-
-    def _count_domains(
-        self, job_id: JobId, shapes: Sequence[PodShape], without: Collection[int], drained: Collection[Hostname] = ()
-    ) -> Counts:
-        """Count the pods of the job by domain in this cluster, except the instances ``without``, and the open domains
-        for pods of these shapes."""
-        spread = [shape for shape in shapes if shape.layout and shape.layout.spread]
-        if not spread:
-            return NO_COUNTS
-        if not self.cache.are_hosts_known:
-            raise Unavailable(HOSTS_UNKNOWN)
-        return self.cache.domains.count(spread, self._preferred_hosts(job_id, self._settings.cluster, without), drained)
+        return self._placement.acquire_hosts(job_id, gangs, for_gang, desired, elsewhere, waiting)
 
     def release(self, lease_id: str) -> None:
         self._lifecycles.jobs_changed(self.cache.release(lease_id), "hosts became free")
@@ -430,31 +377,3 @@ class HostManagerCore:
         they change; a periodic sweep finds changes that a predecessor committed without waking the job."""
         ending = self._reconciler.ask(scope, self.driver.reconcile)
         self._kill([PodOnHost(*row[:3]) for row in ending])
-
-
-def lease_hosts(
-    cache: HostCache,
-    driver: ClusterDriver,
-    job_id: JobId,
-    wanted: Sequence[tuple[PodShape, int]],
-    clock: Callable[[], float],
-    for_gang: bool = False,
-    desired: Sequence[Desired] = (),
-    counts: Counts = NO_COUNTS,
-    waiting: Sequence[WaitingPod] = (),
-) -> HostLease:
-    """Lease offered resources, and once more when the driver obtains further offers on request."""
-    holder, shapes = (job_id, for_gang), [shape for shape, _ in wanted]
-    lease = cache.acquire(job_id, wanted, clock(), for_gang, desired=desired, counts=counts, waiting=waiting)
-    has_deprioritized_hosts = any(host.is_deprioritized for host in lease.hosts)
-    if driver.request_capacity(CapacityRequest(holder, shapes, lease.short, has_deprioritized_hosts, cache.may_fit)):
-        lease = cache.acquire(
-            job_id, wanted, clock(), for_gang, desired=desired, counts=counts, waiting=waiting
-        )  # the first lease ends
-    driver.demand_met(holder, [shape for shape in shapes if shape not in lease.short])
-    return lease
-
-
-def _has_hard_bound(shapes: Iterable[PodShape]) -> bool:
-    """Return whether a shape has a hard bound on skew."""
-    return any(shape.layout and shape.layout.is_hard for shape in shapes)

@@ -26,7 +26,7 @@ from peloton.model.maintenance import MaintenanceAct
 from peloton.model.pod import PodState
 from peloton.model.update import UpdateSpec
 from peloton.scheduling.placement import FirstFitPlacer
-from services.hostmgr import host_pool_controller, launcher, maintenance, manager, rebalancer, volumes
+from services.hostmgr import host_pool_controller, launcher, maintenance, manager, placing, rebalancer, volumes
 from services.storage.storage import Storage
 from tests.doubles.hostmgr.cluster import MemoryCluster, MemoryHost
 from tests.simulation.clock import Clock
@@ -80,7 +80,15 @@ class JobLife:
         raise NotImplementedError
 
     def __enter__(self) -> Self:
-        self._modules: list[Any] = [host_pool_controller, launcher, maintenance, manager, rebalancer, volumes]
+        self._modules: list[Any] = [
+            host_pool_controller,
+            launcher,
+            maintenance,
+            manager,
+            placing,
+            rebalancer,
+            volumes,
+        ]
         self._times = [module.time for module in self._modules]
         for module in self._modules:
             module.time = self.clock

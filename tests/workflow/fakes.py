@@ -25,6 +25,8 @@ from peloton.model.host import (
     Prefetched,
     ReadyGang,
     Unplaced,
+    count_shapes,
+    find_desired,
 )
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord, Queued
@@ -33,6 +35,7 @@ from peloton.model.reason import ClusterReason, Infeasibility, Infeasible, NoHos
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.ports import REQUEUED_PODS_MAX
+from peloton.scheduling.placement import place
 from services.hostmgr.placing import place_and_launch
 from tests.doubles.storage.jobs import MemoryJob
 from tests.workflow.cluster import UNFIT
@@ -198,6 +201,12 @@ class FakeHostManager(Port):
             self.cluster.start(launched)
         self.cluster.report(failed, lambda _: PodState.LOST, REASON_LAUNCH_REFUSED)
         return LaunchResult(len(launched), asked - len(committed), len(failed))
+
+    def place_pods(self, job_id: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
+        batch = place(job_id, gangs, self.acquire_hosts(job_id, count_shapes(gangs), for_gang, find_desired(gangs)))
+        if not batch.placements:
+            self.release(batch.lease_id)
+        return batch
 
     def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch:
         return place_and_launch(self.cluster.storage.pods, self, job_id, limit, for_gang)

@@ -13,11 +13,12 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from peloton.errors import Unavailable
+from peloton.hosts.announced import Holder
 from peloton.hosts.asked_amounts import PodAmounts
 from peloton.hosts.domain_counts import NO_COUNTS, Counts
 from peloton.hosts.resource_holds import ComingBackOf
-from peloton.hosts.state import HOSTS_UNKNOWN, HostState
-from peloton.model.host import Desired, Host, HostLease
+from peloton.hosts.state import HOSTS_UNKNOWN, HostState, PlacedPods
+from peloton.model.host import Desired, Host, HostLease, ReadyGang
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
@@ -53,7 +54,7 @@ class HostCache:
         self.add_resources, self.remove_resources = events.add_resources, events.remove_resources
         self.take_idle, self.forget_resources = events.take_idle, events.forget_resources
         self.pods_launched, self.pods_ended, self.hold = events.pods_launched, events.pods_ended, events.hold
-        self.lease_for_daemon, self.claim, self.release = events.lease_for_daemon, events.claim, events.release
+        self.place_daemon, self.claim, self.release = events.place_daemon, events.claim, events.release
         self.sights, self.may_fit, self.host, self.census = events.sights, events.may_fit, events.host, events.census
         self.host_count, self.capacity, self.free = events.host_count, events.capacity, events.free
         self.sum_registered, self.revocable_holders = events.sum_registered, events.revocable_holders
@@ -159,8 +160,25 @@ class HostCache:
             counts=counts,
             waiting=waiting,
         )
+        return self._explain(lease, (job_id, for_gang), now_s)
+
+    def place(
+        self,
+        job_id: JobId,
+        gangs: Sequence[ReadyGang],
+        now_s: float,
+        for_gang: bool = False,
+        counts: Counts = NO_COUNTS,
+        waiting: Sequence[WaitingPod] = (),
+    ) -> PlacedPods:
+        """Place pods as ``HostState.place`` does; the lease names the shapes that fit no host even if it were empty."""
+        lease, packed = self._owner.apply(
+            self._state.place, job_id, gangs, now_s, for_gang=for_gang, counts=counts, waiting=waiting
+        )
+        return self._explain(lease, (job_id, for_gang), now_s), packed
+
+    def _explain(self, lease: HostLease, holder: Holder, now_s: float) -> HostLease:
         if lease.refused:
             lease = replace(lease, infeasible=self._queries.find_infeasible([*lease.refused]))
-            holder = job_id, for_gang
             self._owner.apply(self._state.note_infeasible, holder, [*lease.refused], [*lease.infeasible], now_s)
         return lease

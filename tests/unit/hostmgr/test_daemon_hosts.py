@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from peloton.model.daemon import Daemon, DaemonReach, WaitingDaemonPod
-from peloton.model.host import HostState
+from peloton.model.host import HostState, PlacedPod, Placement
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.misfit import HostRule, LackingAmount, UnmetConstraint
@@ -54,7 +55,9 @@ def waiting(instance: int, host: str, cpu: float = 1.0) -> WaitingDaemonPod:
 
 
 def refusals(cache: HostCache, job: JobId, *pods: WaitingDaemonPod) -> dict[str, HostRule]:
-    return {name: misfit.rule for name, misfit in cache.daemons.fit_pods(job, pods).refused.items()}
+    lease, placed = cache.place_daemon(job, pods, 0.0)
+    cache.release(lease.lease_id)
+    return {name: misfit.rule for name, misfit in placed.refused.items()}
 
 
 def test_resources_of_daemons_are_announced_to_no_other_job() -> None:
@@ -105,10 +108,8 @@ def test_a_daemon_sees_what_is_kept_but_for_those_before_it() -> None:
     """Two daemons fill a host with resources for both; with resources for one the first daemon takes it."""
     cache = a_cache(a_daemon(LOGS, 3.0), a_daemon(PROXY, 1.0), x="a")
     assert {"x": 0.0} == free(cache)
-    first = cache.daemons.fit_pods(LOGS, [waiting(0, "x", 3.0)])
-    then = cache.daemons.fit_pods(PROXY, [waiting(0, "x", 1.0)])
-    seen = [by_fit.fit[Hostname("x")].free.cpu_milli for by_fit in (first, then)]
-    assert ({}, {}, [4000, 1000]) == (first.refused, then.refused, seen)
+    assert {} == refusals(cache, LOGS, waiting(0, "x", 4.0))
+    assert {} == refusals(cache, PROXY, waiting(0, "x", 1.0))
     assert {"x": HostRule.FREE_RESOURCES} == refusals(cache, PROXY, waiting(0, "x", 1.5))
 
 
@@ -123,13 +124,20 @@ def test_each_pod_that_finds_no_free_resources_says_why() -> None:
     assert rules == refusals(cache, LOGS, *pods)
 
 
-def test_a_lease_of_a_daemon_has_its_hosts_as_it_sees_them() -> None:
-    """The hosts of the lease are kept from other jobs until it is released."""
+def test_hosts_of_placed_daemons_are_leased_until_the_launch() -> None:
+    """Each pod is placed on its own host, with ports that no other pod there uses. The hosts are kept from other jobs
+    until the lease is released, and another placement of the daemon ends it."""
     cache = a_cache(a_daemon(), x="a", y="a")
-    by_fit = cache.daemons.fit_pods(LOGS, [waiting(0, "x"), waiting(1, "y")])
-    lease = cache.lease_for_daemon(LOGS, by_fit.fit, 0.0)
-    assert {"x": 4000, "y": 4000} == {host.hostname: host.free.cpu_milli for host in lease.hosts}
+    cache.pods_launched(JOB, [(0, 1, "x", (("peloton/port", "31000"),))])
+    pods = [replace(waiting(0, "x"), shape=shape(port_count=2)), waiting(1, "y"), waiting(2, "z")]
+
+    lost, _ = cache.place_daemon(LOGS, pods, 0.0)
+    lease, placed = cache.place_daemon(LOGS, pods, 0.0)
+
+    own = [Placement(Hostname("x"), (PlacedPod(0, 1, (31001, 31002)),)), Placement(Hostname("y"), (PlacedPod(1, 1),))]
+    assert (own, {"z"}) == ([*placed.placements], placed.refused.keys())
     assert not takes(cache, 1.0)
+    assert {} == cache.claim(lost.lease_id, [Hostname("x")])
     cache.release(lease.lease_id)
     assert (True, {"x": 3.0, "y": 3.0}) == (takes(cache, 1.0), free(cache))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from peloton.hosts.host_chooser import GOES_NOTICE_NS
+from peloton.hosts.host_table import GOES_NOTICE_NS
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources

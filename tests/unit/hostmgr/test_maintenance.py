@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from peloton.hosts.host_chooser import GOES_NOTICE_NS
+from peloton.hosts.host_table import GOES_NOTICE_NS
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, HostState
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType

@@ -9,7 +9,6 @@ import pytest
 
 from peloton.errors import Unavailable
 from peloton.model.host import (
-    Desired,
     HostLease,
     LaunchedBatch,
     LaunchResult,
@@ -18,12 +17,14 @@ from peloton.model.host import (
     PlacementBatch,
     ReadyGang,
     Unplaced,
+    count_shapes,
+    find_desired,
 )
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, Infeasible
-from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
+from peloton.scheduling.placement import place
 from services.hostmgr.messages import decode_launched_batch, encode_launched_batch
 from services.hostmgr.placing import place_and_launch
 from tests.reasons import too_large
@@ -39,9 +40,8 @@ class Hosts:
         self.count, self.gangs = count, gangs
         self.infeasible: dict[PodShape, Infeasible] = {}
         self.fault: Exception | None = None
-        self.leased: list[tuple[list[tuple[PodShape, int]], bool, list[Hostname]]] = []
-        self.waiting: list[int] = []
-        self.launched: list[Hostname] = []
+        self.placed: list[tuple[list[tuple[PodShape, int]], bool, list[Hostname]]] = []
+        self.launched: list[tuple[str, list[Hostname]]] = []
         self.released: list[str] = []
 
     def ready_gangs(self, job_id: JobId, limit: int) -> Sequence[ReadyGang]:
@@ -50,30 +50,21 @@ class Hosts:
     def ready_gang(self, job_id: JobId) -> ReadyGang | None:
         return next((gang for gang in self.gangs if len(gang.pods) > 1), None)
 
-    def acquire_hosts(
-        self,
-        job_id: JobId,
-        gangs: Sequence[tuple[PodShape, int]],
-        for_gang: bool = False,
-        desired: Sequence[Desired] = (),
-        *,
-        waiting: Sequence[WaitingPod] = (),
-    ) -> HostLease:
-        self.leased.append((list(gangs), for_gang, [pod.hostname for pod in desired]))
-        self.waiting = [pod.instance_id for pod in waiting]
+    def place_pods(self, job_id: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
+        self.placed.append((count_shapes(gangs), for_gang, [pod.hostname for pod in find_desired(gangs)]))
         hosts = tuple(LeasedHost(Hostname(f"h{i}"), Resources(1_000), Resources()) for i in range(self.count))
-        return HostLease("lease1", hosts, infeasible=self.infeasible)
+        return place(job_id, gangs, HostLease("lease1", hosts, infeasible=self.infeasible))
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         if self.fault:
             raise self.fault
-        self.launched = [placement.hostname for placement in placements]
+        self.launched.append((lease_id, sorted(placement.hostname for placement in placements)))
         return LaunchResult(sum(len(placement.pods) for placement in placements))
 
     def release(self, lease_id: str) -> None:
         self.released.append(lease_id)
 
-    def place(self, limit: int = 10, for_gang: bool = False) -> LaunchedBatch:
+    def run(self, limit: int = 10, for_gang: bool = False) -> LaunchedBatch:
         return place_and_launch(self, self, JOB, limit, for_gang)
 
 
@@ -86,43 +77,43 @@ def gang(size: int) -> ReadyGang:
 
 
 def test_pods_of_a_limit_are_launched() -> None:
-    """The lease is for the pods of the batch, with the host to which one returns and the pods that have waited."""
+    """The pods of the batch are placed with the host to which one returns, and launched under the lease. The launch
+    releases it: there is no further event."""
     hosts = Hosts(3, [single(0), single(1, desired_host="h2", desired_cluster="a", waited_s=60.0), single(2)])
 
-    launch, left = hosts.place(limit=2)
+    launch, left = hosts.run(limit=2)
 
     assert (LaunchResult(2), 0, ()) == (launch, left.unplaced_count, left.placements)
-    assert [([(ONE, 2)], False, ["h2"])] == hosts.leased
-    assert ([1], ["h0", "h2"], ["lease1"]) == (hosts.waiting, sorted(hosts.launched), hosts.released)
+    assert [([(ONE, 2)], False, ["h2"])] == hosts.placed
+    assert ([("lease1", ["h0", "h2"])], []) == (hosts.launched, hosts.released)
 
 
 def test_pods_without_a_host_are_named() -> None:
     """The answer has their instances and the reason; the others are launched."""
     hosts = Hosts(1, [single(0), single(1), single(2)])
 
-    launch, left = hosts.place()
+    launch, left = hosts.run()
 
     assert (LaunchResult(1), 2, (Unplaced((1, 2)),)) == (launch, left.unplaced_count, left.unplaced)
     assert left.why[0].pods[0].pod_count == 2
 
 
-def test_nothing_is_leased_without_ready_pods() -> None:
+def test_nothing_is_placed_without_ready_pods() -> None:
     """A repeated call finds the pods of the first no longer READY."""
     hosts = Hosts(1, [])
 
-    assert LaunchedBatch(LaunchResult(0), PlacementBatch(JOB, "")) == hosts.place() == hosts.place(0, for_gang=True)
-    assert [] == hosts.leased
+    assert LaunchedBatch(LaunchResult(0), PlacementBatch(JOB, "")) == hosts.run() == hosts.run(0, for_gang=True)
+    assert [] == hosts.placed
 
 
 def test_a_gang_is_launched_whole_or_not_at_all() -> None:
-    """A lease is for the gang alone, and is released when the hosts are too few."""
+    """The gang is placed alone, and nothing is launched when the hosts are too few."""
     enough, few = Hosts(2, [gang(2), single(5)]), Hosts(1, [gang(2)])
 
-    assert LaunchResult(2) == enough.place(0, for_gang=True).launch
-    assert [([(ONE, 2)], True, [])] == enough.leased
-    launch, left = few.place(0, for_gang=True)
-    assert (LaunchResult(0), 2, []) == (launch, left.unplaced_count, few.launched)
-    assert ["lease1"] == few.released
+    assert LaunchResult(2) == enough.run(0, for_gang=True).launch
+    assert [([(ONE, 2)], True, [])] == enough.placed
+    launch, left = few.run(0, for_gang=True)
+    assert (LaunchResult(0), 2, [], []) == (launch, left.unplaced_count, few.launched, few.released)
 
 
 def test_the_lease_ends_when_the_launch_fails() -> None:
@@ -131,7 +122,7 @@ def test_the_lease_ends_when_the_launch_fails() -> None:
     hosts.fault = Unavailable("launch op is locked")
 
     with pytest.raises(Unavailable, match="locked"):
-        hosts.place()
+        hosts.run()
 
     assert ["lease1"] == hosts.released
 
@@ -140,7 +131,7 @@ def test_the_answer_crosses_the_wire() -> None:
     """Reasons, pods that no host could take and pods with a reserved host arrive as they were."""
     hosts = Hosts(0, [single(0), single(1)])
     hosts.infeasible = {ONE: too_large(8)}
-    found = hosts.place()
+    found = hosts.run()
     assert found.left.unplaced[0].infeasible
     left = PlacementBatch(
         JOB, "", (), 3, (ClusterReason(pods=found.left.why[0].pods),), (Unplaced((4,)), *found.left.unplaced), (7, 8)

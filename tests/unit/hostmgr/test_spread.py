@@ -8,7 +8,6 @@ import pytest
 
 from peloton.errors import Unavailable
 from peloton.hosts.spread_turns import SpreadTurns
-from peloton.model.host import HostLease, LeasedHost
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount, Domains, GangClose, Layout, Spread
 from peloton.model.pod import HostLabel, PodShape
@@ -104,13 +103,9 @@ def test_a_lease_for_a_gang_is_close() -> None:
     assert {"fits 8 of the gang's 9 pods in one rack": 2} == refusals_of(lease)
 
 
-def leases(lease_id: str) -> HostLease:
-    return HostLease(lease_id, (LeasedHost(Hostname("h"), Resources(), Resources()),))
-
-
-def take_turn(turns: SpreadTurns, job: JobId, is_gang: bool, lease: HostLease, now_s: float = 0.0) -> None:
+def take_turn(turns: SpreadTurns, job: JobId, is_gang: bool, lease_id: str, now_s: float = 0.0) -> None:
     turns.check((job, is_gang), now_s)
-    turns.record_lease((job, is_gang), lease, now_s)
+    turns.record_lease((job, is_gang), lease_id, now_s)
 
 
 def test_placements_of_one_job_take_turns() -> None:
@@ -118,36 +113,36 @@ def test_placements_of_one_job_take_turns() -> None:
     jobs do not wait.
     """
     turns, late_s = SpreadTurns(LEASE_S), LEASE_S
-    take_turn(turns, JOB, False, leases("one"))
-    take_turn(turns, OTHER, True, leases("other"))
-    take_turn(turns, JOB, False, leases("two"))  # replaces the first lease
+    take_turn(turns, JOB, False, "one")
+    take_turn(turns, OTHER, True, "other")
+    take_turn(turns, JOB, False, "two")  # replaces the first lease
 
     with pytest.raises(Unavailable, match=f"other pods of job {JOB} are being placed"):
-        take_turn(turns, JOB, True, leases("three"))
+        take_turn(turns, JOB, True, "three")
     turns.launch_began("two")
     turns.end("two")
     for is_gang in (True, False):
         with pytest.raises(Unavailable):
-            take_turn(turns, JOB, is_gang, leases("three"), late_s)
+            take_turn(turns, JOB, is_gang, "three", late_s)
     turns.launch_ended("two")
-    take_turn(turns, JOB, True, leases("three"), late_s)
+    take_turn(turns, JOB, True, "three", late_s)
     turns.end("three")
-    take_turn(turns, JOB, False, leases("four"), late_s)
+    take_turn(turns, JOB, False, "four", late_s)
     with pytest.raises(Unavailable):
-        take_turn(turns, JOB, True, leases("five"), late_s)
-    take_turn(turns, JOB, True, leases("five"), 2 * LEASE_S)
+        take_turn(turns, JOB, True, "five", late_s)
+    take_turn(turns, JOB, True, "five", 2 * LEASE_S)
 
 
 def test_a_lease_without_hosts_takes_no_turn() -> None:
     """A lease without hosts takes no turn, as nothing can be launched from it."""
     turns = SpreadTurns(LEASE_S)
-    take_turn(turns, JOB, False, HostLease("none", ()))
-    take_turn(turns, JOB, True, leases("one"))
+    take_turn(turns, JOB, False, "")
+    take_turn(turns, JOB, True, "one")
 
 
 def test_the_release_of_a_lease_ends_its_turn() -> None:
     """The release is one event: no placement of the job waits for a turn without a lease."""
     hosts = cache()
-    hosts.spread_turns.record_lease((JOB, False), leases("one"), 0.0)
+    hosts.spread_turns.record_lease((JOB, False), "one", 0.0)
     hosts.release("one")
     hosts.spread_turns.check((JOB, True), 0.0)

@@ -43,7 +43,7 @@ def a_cache(host_pools: HostPools | None = None) -> HostCache:
     cache.add_resources([replace(free_part(name, revocable=1), goes_ns=10**18 * (name == H3)) for name in (H1, H2, H3)])
     cache.pods_launched(OTHER, [(0, 1, H2, (("app", "web"), ("peloton/port", "31000")))])
     cache.pods_launched(THIRD, [(0, 1, H1, ())])
-    cache.daemons.fit_pods(THIRD, [WaitingDaemonPod(2, 1, H3, shape(50.0))])
+    cache.place_daemon(THIRD, [WaitingDaemonPod(2, 1, H3, shape(50.0))], 0.0)
     cache.acquire(JOB, [(shape(constraint=HostLabel("hostname", "h1")), 1)], 0.0)
     cache.hold([ComingBack(OTHER, 0, H2, Resources.of(1), 0)], 0.0)
     made = HostReservation(OTHER, 1, shape(2.0), SoonestHost(H2, "cpu", 1, 2, 3), 0, 10**12)

@@ -8,13 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from peloton.hosts.state import PlacedPods
 from peloton.model.host import ComingBack, HostLease
 from peloton.model.ids import Hostname, JobId
 from peloton.model.pod import HostLabel, PodShape, Strategy
 from peloton.model.resources import Resources
+from peloton.scheduling.placement import PackedPods
 from services.hostmgr.driver import Claim, ClusterDriver, RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.manager import lease_hosts
 from services.hostmgr.mesos import offer_controller
 from services.hostmgr.mesos.offer_cache import OfferCache
 from services.hostmgr.mesos.offer_controller import (
@@ -25,6 +26,7 @@ from services.hostmgr.mesos.offer_controller import (
     OfferController,
 )
 from services.hostmgr.mesos.subscription import Disconnected
+from services.hostmgr.placing import obtain
 
 Json = dict[str, Any]
 JOB = JobId("00000000-0000-4000-8000-000000000001")
@@ -57,7 +59,10 @@ class Mesos:
         return self.pool.take_idle(until_s, self.now_s, kept, limit)
 
     def lease(self, job: JobId, *wanted: tuple[PodShape, int]) -> HostLease:
-        return lease_hosts(self.pool, cast(ClusterDriver, self), job, wanted, lambda: self.now_s)
+        def acquire() -> PlacedPods:
+            return self.pool.acquire(job, wanted, self.now_s), PackedPods()
+
+        return obtain(self.pool, cast(ClusterDriver, self), (job, False), [shape for shape, _ in wanted], acquire)[0]
 
     def claim(self) -> Claim:
         """Claim a host for a launch of one pod."""
