@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from peloton.extras import require_pymesos
 from peloton.ports import FrameworkRecords, ImagePrefetcher, PodLifecycles
 from services.role_settings import read_kubernetes_settings, read_mesos_access
 from services.settings import Settings
@@ -22,7 +23,8 @@ DRIVERS: dict[str, Callable[[Settings, FrameworkRecords, ExternalPods], ClusterD
 def cluster_driver_of(
     settings: Settings, records: FrameworkRecords, external_pods: ExternalPods
 ) -> Callable[[], ClusterDriver]:
-    """Make the driver of this host manager's cluster. Raises InvalidArgument naming the setting."""
+    """Make the driver of this host manager's cluster. Raises InvalidArgument naming the setting,
+    and Unimplemented."""
     scheme, separator, _ = settings.mesos.partition("://")
     if separator and scheme in DRIVERS:
         make = DRIVERS[scheme]
@@ -32,6 +34,7 @@ def cluster_driver_of(
 
         kubernetes = read_kubernetes_settings(settings)
         return lambda: ExternalPodsDriver(kubernetes, external_pods.uids_of)
+    require_pymesos("the host manager of a Mesos cluster")
     from services.hostmgr.mesos.driver import MesosDriver
     from services.hostmgr.mesos.framework import MesosSettings
 

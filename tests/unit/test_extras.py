@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from peloton.errors import Unimplemented
+from peloton.extras import PYMESOS
 from services import runtime
+from services.cluster_drivers import cluster_driver_of
 from services.lab.local.cluster import LocalCluster, LocalSettings
 from services.lab.local.temporal_server import temporal_binary
 from services.settings import load
@@ -30,6 +33,11 @@ def connect_to_postgresql() -> None:
 
 def run_pages() -> None:
     asyncio.run(runtime._run(load({"PELOTON_API": "127.0.0.1:1"}), ["web"], False))
+
+
+def make_driver() -> None:
+    records: Any = None
+    cluster_driver_of(load({"PELOTON_MESOS": "127.0.0.1:1"}), records, records)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +61,29 @@ def test_a_missing_package_names_its_extra(
         use()
 
     assert refused.value.message == line
+
+
+@pytest.mark.parametrize(
+    ("use", "user"),
+    [
+        (lambda: start_local(), "a local cluster with Mesos"),
+        (make_driver, "the host manager of a Mesos cluster"),
+    ],
+)
+def test_a_checkout_without_generated_modules_names_the_build(
+    use: Callable[[], None], user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A local cluster does not start, and a host manager does not either: the error names what is missing, and the
+    command that makes it."""
+    monkeypatch.setitem(sys.modules, PYMESOS, None)
+
+    with pytest.raises(Unimplemented) as refused:
+        use()
+
+    assert refused.value.message == (
+        f"{user} needs services.hostmgr.mesos.pymesos, which the build makes and this checkout lacks: run `pip install "
+        "-e .` there, or `make dev`"
+    )
 
 
 def test_a_missing_temporal_server_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from typing import IO
 import grpc
 
 from peloton.errors import InvalidArgument, Unavailable
-from peloton.extras import require_extra
+from peloton.extras import require_extra, require_pymesos
 from services.lab.local import data_files, kubernetes
 from services.lab.local.kubernetes import LocalKubernetes
 from services.lab.local.part import Part
@@ -194,6 +194,8 @@ class LocalCluster:
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
         if self.settings.web:
             require_extra("local", "starlette", "the role web of a local cluster")
+        if not self.settings.no_mesos or self.more_masters:
+            require_pymesos("a local cluster with Mesos")
         if self.settings.temporal and not await is_reachable(
             self.temporal, {**os.environ, **self.settings.environment}
         ):
