@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from activities.definition import define_activity
 from peloton.errors import Aborted, NotFound
-from peloton.model.host import HostState
-from peloton.model.ids import Hostname
-from peloton.model.maintenance import HostMaintenance, MaintenanceAct
+from peloton.model.maintenance import HostMaintenance, MaintenanceAct, make_in_service
 from peloton.ports import MaintenanceControllers, MaintenanceRecords
 
 
@@ -17,34 +15,28 @@ class MaintenanceActivities:
 
     @define_activity("look_at_host")
     def read(self, cluster: str, hostname: str) -> HostMaintenance:
-        """Return the state of the host. A host that is not in maintenance is UP, and stays UP."""
-        found = self._records.get(cluster, hostname)
-        return found or HostMaintenance(cluster, Hostname(hostname), HostState.UP, HostState.UP)
+        """Return the state of the host."""
+        return self._records.get(cluster, hostname) or make_in_service(cluster, hostname)
 
     @define_activity("cordon_host")
     def cordon(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._controllers.controller(cluster).cordon(hostname)
-        return self.read(cluster, hostname)
+        return self._controllers.controller(cluster).cordon(hostname) or self.read(cluster, hostname)
 
     @define_activity("drain_host")
     def drain(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._controllers.controller(cluster).drain(hostname)
-        return self.read(cluster, hostname)
+        return self._controllers.controller(cluster).drain(hostname) or self.read(cluster, hostname)
 
     @define_activity("take_host_down")
     def take_down(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._controllers.controller(cluster).take_down(hostname)
-        return self.read(cluster, hostname)
+        return self._controllers.controller(cluster).take_down(hostname) or self.read(cluster, hostname)
 
     @define_activity("relabel_host")
     def relabel(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._controllers.controller(cluster).relabel(hostname)
-        return self.read(cluster, hostname)
+        return self._controllers.controller(cluster).relabel(hostname) or self.read(cluster, hostname)
 
     @define_activity("bring_host_up")
     def bring_up(self, cluster: str, hostname: str) -> HostMaintenance:
-        self._controllers.controller(cluster).bring_up(hostname)
-        return self.read(cluster, hostname)
+        return self._controllers.controller(cluster).bring_up(hostname) or self.read(cluster, hostname)
 
     @define_activity("cancel_maintenance")
     def cancel(self, cluster: str, hostname: str) -> str:

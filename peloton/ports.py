@@ -297,23 +297,24 @@ class ImagePrefetcher(Protocol):
 
 
 class MaintenanceController(Protocol):
-    """Steps of a host's maintenance. A step that is not the next one does nothing; storage has the result."""
+    """Steps of a host's maintenance. A step that is not the next one does nothing. Each returns the row after it; None
+    from a host manager of the last release, where storage has it."""
 
-    def cordon(self, hostname: str) -> None:
+    def cordon(self, hostname: str) -> HostMaintenance | None:
         """Stop launches on the host, unless other hosts have to be drained first."""
         ...
 
-    def drain(self, hostname: str) -> None:
+    def drain(self, hostname: str) -> HostMaintenance | None:
         """Run one round: evict remaining pods as their SLA allows. The host is DRAINED when none is left."""
         ...
 
-    def take_down(self, hostname: str) -> None: ...
+    def take_down(self, hostname: str) -> HostMaintenance | None: ...
 
-    def relabel(self, hostname: str) -> None:
+    def relabel(self, hostname: str) -> HostMaintenance | None:
         """Move a DRAINED host to its new host pool, so that it can be brought up."""
         ...
 
-    def bring_up(self, hostname: str) -> None: ...
+    def bring_up(self, hostname: str) -> HostMaintenance | None: ...
 
     def steer(self, hostname: str, act: MaintenanceAct) -> None:
         """Complete, cancel or force the maintenance of a host for an operator. Raises NotFound, Aborted."""

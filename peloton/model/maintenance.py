@@ -94,6 +94,11 @@ class HostMaintenance:
         return self.state is HostState.UP and self.goal is HostState.UP
 
 
+def make_in_service(cluster: str, hostname: str) -> HostMaintenance:
+    """Return the record of a host that is not in maintenance: it is UP, and stays UP."""
+    return HostMaintenance(cluster, Hostname(hostname), HostState.UP, HostState.UP)
+
+
 @dataclass(frozen=True, slots=True)
 class HostedPod:
     """A pod that is on a host according to storage."""

@@ -26,7 +26,7 @@ from peloton.model.host import (
 from peloton.model.host_pool import HostPoolTotals
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount
-from peloton.model.maintenance import MaintenanceAct
+from peloton.model.maintenance import HostMaintenance, MaintenanceAct
 from peloton.model.planned_capacity import FoundCapacity, PlannedPods
 from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
@@ -35,6 +35,7 @@ from peloton.model.resources import Resources
 from services.grpc_errors import call_peer
 from services.hostmgr import capacity_messages, messages
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
+from services.hostmgr.maintenance_messages import decode_step
 
 T = TypeVar("T")
 
@@ -122,20 +123,26 @@ class HostManagerClient:
 
     # Maintenance.
 
-    def cordon(self, hostname: str) -> None:
-        _call(self._stub().CordonHost, pb.MaintenanceStepRequest(hostname=hostname))
+    def cordon(self, hostname: str) -> HostMaintenance | None:
+        return self._take_step(self._stub().CordonHost, hostname)
 
-    def drain(self, hostname: str) -> None:
-        _call(self._stub().DrainHost, pb.MaintenanceStepRequest(hostname=hostname), LONG_TIMEOUT_S)
+    def drain(self, hostname: str) -> HostMaintenance | None:
+        return self._take_step(self._stub().DrainHost, hostname, LONG_TIMEOUT_S)
 
-    def take_down(self, hostname: str) -> None:
-        _call(self._stub().TakeHostDown, pb.MaintenanceStepRequest(hostname=hostname), LONG_TIMEOUT_S)
+    def take_down(self, hostname: str) -> HostMaintenance | None:
+        return self._take_step(self._stub().TakeHostDown, hostname, LONG_TIMEOUT_S)
 
-    def relabel(self, hostname: str) -> None:
-        _call(self._stub().RelabelHost, pb.MaintenanceStepRequest(hostname=hostname))
+    def relabel(self, hostname: str) -> HostMaintenance | None:
+        return self._take_step(self._stub().RelabelHost, hostname)
 
-    def bring_up(self, hostname: str) -> None:
-        _call(self._stub().BringHostUp, pb.MaintenanceStepRequest(hostname=hostname), LONG_TIMEOUT_S)
+    def bring_up(self, hostname: str) -> HostMaintenance | None:
+        return self._take_step(self._stub().BringHostUp, hostname, LONG_TIMEOUT_S)
+
+    @staticmethod
+    def _take_step(
+        step: Callable[..., pb.MaintenanceStepResponse], hostname: str, bound_s: float = CALL_TIMEOUT_S
+    ) -> HostMaintenance | None:
+        return decode_step(_call(step, pb.MaintenanceStepRequest(hostname=hostname), bound_s))
 
     def advance_rebalance(self) -> None:
         _call(self._stub().AdvanceRebalance, pb.AdvanceRebalanceRequest(), LONG_TIMEOUT_S)

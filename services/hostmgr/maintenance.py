@@ -34,6 +34,7 @@ from peloton.model.maintenance import (
     HostMaintenance,
     MaintenanceAct,
     MaintenanceRequest,
+    make_in_service,
 )
 from peloton.model.pod import TerminationReason
 from peloton.model.text import shorten
@@ -198,17 +199,22 @@ class HostMaintainer:
             raise Aborted(f"{NOT_A_HOST}: {shorten(unknown[0])}")
         return self._hosted_pods.now_of(hostnames)
 
-    # Steps of the workflow. Each does nothing unless the row has it as the next step.
+    # Steps of the workflow. Each does nothing unless the row has it as the next step, and returns the row after it.
 
-    def cordon(self, hostname: str) -> None:
+    def cordon(self, hostname: str) -> HostMaintenance:
         """Close the host to launches when its turn comes."""
-        if self._next(hostname, Step.CORDON):
-            self._apply_changes(self._maintenance.admit(self.cluster, self.unavailable_max(), time.time_ns()))
+        host = self._read(hostname)
+        if next_step(host) is not Step.CORDON:
+            return host
+        begun = self._maintenance.admit(self.cluster, self.unavailable_max(), time.time_ns())
+        self._apply_changes(begun)
+        return next((one for one in begun if one.hostname == hostname), host)
 
-    def drain(self, hostname: str) -> None:
+    def drain(self, hostname: str) -> HostMaintenance:
         """Run one round: asks pods to leave that have not been asked; the host is DRAINED once it is empty."""
-        if not (host := self._next(hostname, Step.DRAIN)):
-            return
+        host = self._read(hostname)
+        if next_step(host) is not Step.DRAIN:
+            return host
         hosted_pods = who_leaves(host, self._hosted_pods.of(host.hostname))
         if not hosted_pods and self._is_empty(host):
             now_ns = time.time_ns()
@@ -216,41 +222,50 @@ class HostMaintainer:
                 log.info("host %s is drained", hostname)
             self._watch.watch(host.hostname)
             self._refresh()
-            return
+            return self._read(hostname)
         progress = self._ask_to_leave(host, hosted_pods)
-        if progress != host.progress:
-            self._maintenance.note_drain(host, progress, time.time_ns())
+        if progress == host.progress:
+            return host
+        self._maintenance.note_drain(host, progress, time.time_ns())
+        return replace(host, progress=progress)
 
-    def take_down(self, hostname: str) -> None:
-        if host := self._next(hostname, Step.TAKE_DOWN):
-            self._notify_cluster(lambda: self._core.driver.take_down(_address(host)))
-            self._maintenance.move(self.cluster, hostname, HostState.DRAINED, HostState.DOWN, time.time_ns())
-            log.info("host %s is down for maintenance", hostname)
-            self._refresh()
+    def take_down(self, hostname: str) -> HostMaintenance:
+        host = self._read(hostname)
+        if next_step(host) is not Step.TAKE_DOWN:
+            return host
+        self._notify_cluster(lambda: self._core.driver.take_down(_address(host)))
+        self._maintenance.move(self.cluster, hostname, HostState.DRAINED, HostState.DOWN, time.time_ns())
+        log.info("host %s is down for maintenance", hostname)
+        self._refresh()
+        return self._read(hostname)
 
-    def relabel(self, hostname: str) -> None:
-        if host := self._next(hostname, Step.RELABEL):
-            if self._maintenance.relabel(self.cluster, hostname, time.time_ns()):
-                log.info("host %s is in host pool %s", hostname, host.to_pool)
-            self._core.read_host_pools()  # before it takes pods
-            self._refresh()
+    def relabel(self, hostname: str) -> HostMaintenance:
+        host = self._read(hostname)
+        if next_step(host) is not Step.RELABEL:
+            return host
+        if self._maintenance.relabel(self.cluster, hostname, time.time_ns()):
+            log.info("host %s is in host pool %s", hostname, host.to_pool)
+        self._core.read_host_pools()  # before it takes pods
+        self._refresh()
+        return self._read(hostname)
 
-    def bring_up(self, hostname: str) -> None:
+    def bring_up(self, hostname: str) -> HostMaintenance:
         """End the maintenance or move. The cluster is not notified of moves."""
-        if host := self._next(hostname, Step.BRING_UP):
-            if host.is_move:
-                self._core.read_host_pools()
-            else:
-                self._notify_cluster(lambda: self._core.driver.bring_up(_address(host)))
-            begun = self._maintenance.end(self.cluster, hostname, self.unavailable_max(), time.time_ns())
-            log.info("%s of host %s ended", "move" if host.is_move else "maintenance", hostname)
-            self._watch.watch(host.hostname)
-            self._apply_changes(begun)
+        host = self._read(hostname)
+        if next_step(host) is not Step.BRING_UP:
+            return host
+        if host.is_move:
+            self._core.read_host_pools()
+        else:
+            self._notify_cluster(lambda: self._core.driver.bring_up(_address(host)))
+        begun = self._maintenance.end(self.cluster, hostname, self.unavailable_max(), time.time_ns())
+        log.info("%s of host %s ended", "move" if host.is_move else "maintenance", hostname)
+        self._watch.watch(host.hostname)
+        self._apply_changes(begun)
+        return self._read(hostname)
 
-    def _next(self, hostname: str, step: Step) -> HostMaintenance | None:
-        """Return the host if this is its next step."""
-        host = self._maintenance.get(self.cluster, hostname)
-        return host if host is not None and next_step(host) is step else None
+    def _read(self, hostname: str) -> HostMaintenance:
+        return self._maintenance.get(self.cluster, hostname) or make_in_service(self.cluster, hostname)
 
     def _with_turn(self, host: HostMaintenance, hosts: Collection[HostMaintenance]) -> HostMaintenance:
         if not host.waits_for_turn:

@@ -26,6 +26,7 @@ from services.hostmgr.driver import PodOnHost
 from services.hostmgr.host_pool_controller import HostPoolController
 from services.hostmgr.host_services import NO_POOLS, HostServiceServicer, MaintenanceServicer, Uses
 from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.maintenance_messages import encode_step
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer
 from services.hostmgr.views import ClusterViews, ViewsServicer
@@ -203,24 +204,19 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         return capacity_messages.daemon_plan_to_wire(self._core.daemons.plan(shape))
 
     def CordonHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
-        self._maintainer.cordon(request.hostname)
-        return pb.MaintenanceStepResponse()
+        return encode_step(self._maintainer.cordon(request.hostname))
 
     def DrainHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
-        self._maintainer.drain(request.hostname)
-        return pb.MaintenanceStepResponse()
+        return encode_step(self._maintainer.drain(request.hostname))
 
     def TakeHostDown(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
-        self._maintainer.take_down(request.hostname)
-        return pb.MaintenanceStepResponse()
+        return encode_step(self._maintainer.take_down(request.hostname))
 
     def RelabelHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
-        self._maintainer.relabel(request.hostname)
-        return pb.MaintenanceStepResponse()
+        return encode_step(self._maintainer.relabel(request.hostname))
 
     def BringHostUp(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
-        self._maintainer.bring_up(request.hostname)
-        return pb.MaintenanceStepResponse()
+        return encode_step(self._maintainer.bring_up(request.hostname))
 
     def AdvanceRebalance(
         self, request: pb.AdvanceRebalanceRequest, context: grpc.ServicerContext

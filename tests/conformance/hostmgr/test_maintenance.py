@@ -15,7 +15,7 @@ from peloton.errors import Aborted, Unavailable
 from peloton.model.host import HostState, LaunchResult
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobType
-from peloton.model.maintenance import Blocker, MaintenanceAct, MaintenanceRequest
+from peloton.model.maintenance import Blocker, HostMaintenance, MaintenanceAct, MaintenanceRequest, make_in_service
 from peloton.model.pod import PodState
 from services.hostmgr import maintenance
 from services.hostmgr.drain_watch import DrainWatch
@@ -72,19 +72,22 @@ class Controller:
         host = self.world.storage.maintenance.get("local", name)
         return host.state if host else HostState.UP
 
+    def step(self, step: Callable[[str], HostMaintenance], name: str) -> HostState:
+        """Take a step, which answers with the row that storage has after it."""
+        answer = step(name)
+        assert answer == (self.world.storage.maintenance.get("local", name) or make_in_service("local", name))
+        return answer.state
+
     def drain(self, name: str) -> HostState:
-        self.maintainer.drain(name)
-        return self.state(name)
+        return self.step(self.maintainer.drain, name)
 
     def take_down(self, name: str) -> None:
         wait(lambda: self.drain(name) is DRAINED, f"{name} drained")
-        self.maintainer.take_down(name)
-        assert self.state(name) is DOWN
+        assert self.step(self.maintainer.take_down, name) is DOWN
 
     def bring_up(self, name: str, act: MaintenanceAct = MaintenanceAct.COMPLETE) -> None:
         self.maintainer.steer([name], act)
-        self.maintainer.bring_up(name)
-        assert self.state(name) is HostState.UP
+        assert self.step(self.maintainer.bring_up, name) is HostState.UP
 
     def mesos(self, type_: str, **body: Any) -> Any:
         host, port = self.world.link.target
