@@ -45,11 +45,10 @@ from tests.conformance.hostmgr.link import Link
 from tests.conformance.hostmgr.world import World, wait
 from tests.conformance.storage.services import roll
 from tests.nightly import PROPERTY, takes_all_examples
-from tests.unit.api_service.conftest import LEAF
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import create as create_service
 from tests.unit.api_service.services import service_config, spec
-from tests.unit.api_service.story import wire
+from tests.unit.api_service.story import LEAF, wire
 from tests.unit.resmgr.world import FAST, FixedCapacity, pool_config
 
 SEED = int(os.environ.get("PELOTON_TEST_SEEDS", "1").split(",")[0])

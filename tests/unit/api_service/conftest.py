@@ -9,11 +9,13 @@ from typing import Any
 
 import grpc.aio
 import pytest
+import pytest_asyncio
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.api.v0.update.svc.update_svc_pb2_grpc import UpdateServiceStub
+from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
@@ -26,12 +28,12 @@ from services.storage.storage import Storage
 from tests import sqlite_engines
 from tests.simulation.pool_changes import config_of
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
-from tests.unit.api_service.story import ID, JOB
+from tests.unit.api_service.services import create, evolve, spec
+from tests.unit.api_service.story import ID, INNER, JOB, LEAF
 
 sqlite_engines.reuse()
 
-LEAF = RespoolId("11111111-1111-1111-1111-111111111111")
-INNER = RespoolId("22222222-2222-2222-2222-222222222222")
+SERVICE_VERSION = "1-1-1"
 
 
 def pool(respool_id: RespoolId, parent: str, name: str, cpu_milli: int) -> PoolSpec:
@@ -46,21 +48,46 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("api") / "peloton.db"
     migrate.upgrade(f"sqlite:///{path}")
     storage = Storage(f"sqlite:///{path}")
-    for spec in (
+    for one in (
         pool(ROOT_POOL_ID, "", "root", UNLIMITED),
         pool(INNER, ROOT_POOL_ID, "eng", UNLIMITED),
         pool(LEAF, INNER, "maps", 12_000),
     ):
-        storage.pools.put(spec.respool_id, config_of(spec))
+        storage.pools.put(one.respool_id, config_of(one))
+    storage.close()
+    return path
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def service_database(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a template file that has a service with three running instances as well."""
+    return await add_running_service(shutil.copy(database, tmp_path_factory.mktemp("service")), spec())
+
+
+async def add_running_service(path: Path, wanted: stateless_pb2.JobSpec) -> Path:
+    """Create the service through the API, and run its first update to the end."""
+    storage = Storage(f"sqlite:///{path}")
+    server = await start(storage, RecordedWakes(), lambda _: None, "127.0.0.1:0", OneSandbox())
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        assert await create(JobServiceStub(channel), wanted) == SERVICE_VERSION
+    await server.stop(0)
+    evolve(storage)
     storage.close()
     return path
 
 
 @pytest.fixture
-def storage(database: Path, tmp_path: Path) -> Iterator[Storage]:
-    storage = Storage(f"sqlite:///{shutil.copy(database, tmp_path)}")
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+    name = "service_database" if "running_service" in request.fixturenames else "database"
+    storage = Storage(f"sqlite:///{shutil.copy(request.getfixturevalue(name), tmp_path)}")
     yield storage
     storage.close()
+
+
+@pytest.fixture
+def running_service(storage: Storage) -> str:
+    """Take the template with the service, and return the service's entity version."""
+    return SERVICE_VERSION
 
 
 @pytest.fixture

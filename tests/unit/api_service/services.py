@@ -14,8 +14,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import JobId
 from services.storage.storage import Storage
 from tests.conformance.storage.services import roll
-from tests.unit.api_service.conftest import LEAF
-from tests.unit.api_service.story import JOB
+from tests.unit.api_service.story import JOB, LEAF
 
 ID = peloton_pb2.JobID(value=JOB)
 UNKNOWN = peloton_pb2.JobID(value="00000000-0000-4000-8000-000000000000")

@@ -1,4 +1,4 @@
-"""Events of the one job of these tests, in the terms of the host manager and the workflow."""
+"""Pools and events of the one job of these tests, in the terms of the host manager and the workflow."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import pytest
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.model.ids import JobId, PodId
+from peloton.model.ids import JobId, PodId, RespoolId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, PodStatus
 from services.storage.storage import Storage
 
+LEAF = RespoolId("11111111-1111-1111-1111-111111111111")
+INNER = RespoolId("22222222-2222-2222-2222-222222222222")
 NOW_NS = 1_700_000_000_000_000_000
 JOB = JobId("91b1b8e5-2ba8-41e7-bc23-0242ac11000d")
 ID = peloton_pb2.JobID(value=JOB)

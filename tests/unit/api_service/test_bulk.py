@@ -22,9 +22,8 @@ from services.api import bulk_service
 from services.storage.jobs.job_streams import JobStream
 from services.storage.storage import Storage
 from services.storage.tables import JOB, JOB_STREAM, OVERRIDE
-from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.story import ID, Config
+from tests.unit.api_service.story import ID, INNER, Config
 from tests.unit.api_service.story import JOB as JOB_ID
 
 

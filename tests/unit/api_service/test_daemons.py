@@ -15,8 +15,7 @@ from peloton.model.ids import Hostname
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.storage.storage import Storage
-from tests.unit.api_service.conftest import LEAF
-from tests.unit.api_service.story import ID, JOB, NOW_NS
+from tests.unit.api_service.story import ID, JOB, LEAF, NOW_NS
 
 HOSTS = [Hostname("a"), Hostname("b")]
 

@@ -17,8 +17,7 @@ from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.model.pod import PodState
 from services.storage.pods.external_pods import Arrival
 from services.storage.storage import Storage
-from tests.unit.api_service.conftest import LEAF
-from tests.unit.api_service.story import ID, JOB, NOW_NS
+from tests.unit.api_service.story import ID, JOB, LEAF, NOW_NS
 
 SEEN = EntityVersion(value="1-1-1")
 

@@ -20,9 +20,8 @@ from peloton.model.resources import UNLIMITED
 from services.api.history_service import INTERVALS_DEFAULT, INTERVALS_MAX, VALUES_MAX, grid_of
 from services.api.server import start
 from services.storage.storage import Storage
-from tests.unit.api_service.conftest import INNER, LEAF
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.story import expect_refusal
+from tests.unit.api_service.story import INNER, LEAF, expect_refusal
 
 HOUR_S, DAY_S = 3_600, 86_400
 NOW = 1_700_006_400

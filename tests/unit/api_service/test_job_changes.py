@@ -15,9 +15,8 @@ from peloton.api.v0.job import job_pb2
 from peloton.model.job import JobState
 from services.storage.storage import Storage
 from services.web.faults import refusal_of
-from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, expect_refusal, wire
+from tests.unit.api_service.story import INNER, JOB, UNKNOWN, Config, create, end, expect_refusal, wire
 
 # -- Update
 

@@ -15,9 +15,8 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.resources import Resources
 from services.storage.storage import Storage
-from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
-from tests.unit.api_service.story import JOB, UNKNOWN, Config, create, end, expect_refusal, wire
+from tests.unit.api_service.story import INNER, JOB, UNKNOWN, Config, create, end, expect_refusal, wire
 
 # -- Create
 

@@ -12,8 +12,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from services.api import stored_configs
 from services.storage.storage import Storage
-from tests.unit.api_service.conftest import LEAF
-from tests.unit.api_service.story import UNKNOWN, Config, create, end, expect_refusal, wire
+from tests.unit.api_service.story import LEAF, UNKNOWN, Config, create, end, expect_refusal, wire
 
 # -- Get, GetCache, Query, GetActiveJobs
 

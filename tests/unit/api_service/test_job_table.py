@@ -16,8 +16,7 @@ from peloton.api.v0.table import table_pb2
 from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
 from peloton.model.ids import JobId, new_job_id
 from services.api.job_table_service import LABELS_MAX, PAGE_SIZE_MAX, TEXT_MAX
-from tests.unit.api_service.conftest import INNER, LEAF
-from tests.unit.api_service.story import ID, expect_refusal
+from tests.unit.api_service.story import ID, INNER, LEAF, expect_refusal
 
 Build = Callable[..., job_pb2.JobConfig]
 NAMES = ("etl", "tiles", "tiles-2")

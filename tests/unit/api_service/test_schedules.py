@@ -40,9 +40,8 @@ from services.api.server import start
 from services.api.v1.lockdown import Locks
 from services.api.v1.specs import Specs
 from services.storage.storage import Storage
-from tests.unit.api_service.conftest import LEAF
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
-from tests.unit.api_service.story import expect_refusal
+from tests.unit.api_service.story import LEAF, expect_refusal
 
 Status = grpc.StatusCode
 NS_PER_S = 10**9

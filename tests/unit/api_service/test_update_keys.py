@@ -23,14 +23,6 @@ AT = {"job_id": ID, "version": version("1-1-1")}
 PULSED = stateless_pb2.UpdateSpec(batch_size=1, pulse_seconds=60)
 
 
-@pytest.fixture
-async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """Create a service with three running instances."""
-    await create(v1, spec())
-    evolve(storage)
-    wakes.changed.clear()
-
-
 def note(text: str) -> peloton_pb2.OpaqueData:
     return peloton_pb2.OpaqueData(data=text)
 
@@ -42,7 +34,7 @@ CALLS: dict[str, Callable[..., tuple[str, Any]]] = {
 }
 
 
-@pytest.mark.usefixtures("service")
+@pytest.mark.usefixtures("running_service")
 @pytest.mark.parametrize("call", CALLS)
 async def test_a_repeat_does_nothing(v1: Any, storage: Storage, wakes: RecordedWakes, call: str) -> None:
     """The answer is the current version, although the request names an older one, and the workflow is signalled
@@ -61,7 +53,7 @@ async def test_a_repeat_does_nothing(v1: Any, storage: Storage, wakes: RecordedW
     assert (await expect_refusal(getattr(v1, method)(request)))[0] is Status.ABORTED
 
 
-@pytest.mark.usefixtures("service")
+@pytest.mark.usefixtures("running_service")
 async def test_a_key_in_other_words(v1: Any, storage: Storage) -> None:
     """The key with another spec, batch size, range or method is refused, and nothing changes."""
     await v1.ReplaceJob(svc.ReplaceJobRequest(**AT, spec=spec(image="web:2"), **KEY))
@@ -91,7 +83,7 @@ async def test_a_creation_with_a_key(v1: Any, wakes: RecordedWakes) -> None:
     )
 
 
-@pytest.mark.usefixtures("service")
+@pytest.mark.usefixtures("running_service")
 @pytest.mark.parametrize(
     ("key", "text"),
     [
@@ -108,7 +100,7 @@ async def test_bad_keys(v1: Any, key: str, text: str) -> None:
         assert await expect_refusal(call) == (Status.INVALID_ARGUMENT, text)
 
 
-@pytest.mark.usefixtures("service")
+@pytest.mark.usefixtures("running_service")
 async def test_a_pulse(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     """The answer says whether the update waited for the pulse, and only then signals; the entity version is
     unchanged."""
@@ -129,7 +121,7 @@ async def test_a_pulse(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
     assert info.update_spec.pulse_seconds == 60
 
 
-@pytest.mark.usefixtures("service")
+@pytest.mark.usefixtures("running_service")
 async def test_refused_pulses(v1: Any) -> None:
     """Pulses of an update without pulses, of another update, and of an unknown job are refused with the present
     state."""

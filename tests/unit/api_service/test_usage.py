@@ -17,9 +17,8 @@ from peloton.model.ids import RespoolId
 from services.api import usage
 from services.api.server import start
 from services.storage.storage import Storage
-from tests.unit.api_service.conftest import INNER, LEAF
 from tests.unit.api_service.fakes import RecordedWakes
-from tests.unit.api_service.story import expect_refusal
+from tests.unit.api_service.story import INNER, LEAF, expect_refusal
 from tests.unit.api_service.test_history import DAY_S, HOUR_S, time
 
 TODAY = int(wall.time()) // DAY_S * DAY_S

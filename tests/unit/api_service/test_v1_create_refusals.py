@@ -13,10 +13,9 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from services.storage.storage import Storage
-from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import CHAIN, NOT_UUID, UNKNOWN, container, spec, spec_in, spec_with
-from tests.unit.api_service.story import expect_refusal
+from tests.unit.api_service.story import INNER, expect_refusal
 
 Status = grpc.StatusCode
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+import pytest_asyncio
 
 from peloton.api.private import hostmgr_pb2
 from peloton.api.v0 import peloton_pb2 as v0_peloton_pb2
@@ -18,6 +21,7 @@ from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.pod import ContainerState, ContainerStatus, PodState, PodStatus, TerminationReason
 from services.storage.storage import Storage
+from tests.unit.api_service.conftest import add_running_service
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.services import ID, UNKNOWN, create, evolve, spec, version
 from tests.unit.api_service.story import JOB, NOW_NS, expect_refusal, report
@@ -36,17 +40,15 @@ def pod_id(instance: int, run: object) -> peloton_pb2.PodID:
     return peloton_pb2.PodID(value=f"{JOB}-{instance}-{run}")
 
 
-@pytest.fixture
-async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> None:
-    """Create a service with three running instances, of which one may be unavailable."""
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def service_database(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a template of which one instance may be unavailable."""
     wanted = spec()
     wanted.sla.maximum_unavailable_instances = 1
-    await create(v1, wanted)
-    evolve(storage)
-    wakes.started.clear()
+    return await add_running_service(shutil.copy(database, tmp_path_factory.mktemp("service")), wanted)
 
 
-async def test_stop_and_start(pods: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:
+async def test_stop_and_start(pods: Any, storage: Storage, wakes: RecordedWakes, running_service: str) -> None:
     """The goal of one pod changes and all others stay; both calls may be repeated."""
     for _ in range(2):
         await pods.StopPod(svc.StopPodRequest(pod_name=pod(1)))
@@ -93,7 +95,7 @@ async def test_several_containers(v1: Any, pods: Any, tasks: Any, storage: Stora
     ]
 
 
-async def test_restart(pods: Any, storage: Storage, wakes: RecordedWakes, service: None) -> None:
+async def test_restart(pods: Any, storage: Storage, wakes: RecordedWakes, running_service: str) -> None:
     """The pod has a newer desired run, regardless of the SLA."""
     for instance in (1, 2):
         await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(instance)))
@@ -105,7 +107,7 @@ async def test_restart(pods: Any, storage: Storage, wakes: RecordedWakes, servic
     assert wakes.changed == [JOB, JOB]
 
 
-async def test_restart_under_the_sla(pods: Any, storage: Storage, service: None) -> None:
+async def test_restart_under_the_sla(pods: Any, storage: Storage, running_service: str) -> None:
     """The SLA permits one unavailable pod; the restart of a second one is refused."""
     await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(0), check_sla=True))
     code, text = await expect_refusal(pods.RestartPod(svc.RestartPodRequest(pod_name=pod(1), check_sla=True)))
@@ -117,7 +119,7 @@ async def test_restart_under_the_sla(pods: Any, storage: Storage, service: None)
     assert second.desired_run_id == second.run_id
 
 
-async def test_restart_of_a_pod_that_ended(pods: Any, storage: Storage, service: None) -> None:
+async def test_restart_of_a_pod_that_ended(pods: Any, storage: Storage, running_service: str) -> None:
     """A pod in backoff after its end runs again at once, although there is nothing to stop."""
     report(storage, 0, PodState.FAILED)
     await pods.RestartPod(svc.RestartPodRequest(pod_name=pod(0), check_sla=True))
@@ -126,7 +128,7 @@ async def test_restart_of_a_pod_that_ended(pods: Any, storage: Storage, service:
     assert storage.pods.page(JOB)[0].state is PodState.INITIALIZED
 
 
-async def test_get(pods: Any, storage: Storage, service: None) -> None:
+async def test_get(pods: Any, storage: Storage, running_service: str) -> None:
     """The answer has the current run with its spec, and earlier runs by their newest event; the limit includes the
     current one."""
     report(storage, 0, PodState.FAILED, message="broken")
@@ -146,7 +148,7 @@ async def test_get(pods: Any, storage: Storage, service: None) -> None:
     assert not bare.previous[0].HasField("spec")
 
 
-async def test_events(pods: Any, storage: Storage, service: None) -> None:
+async def test_events(pods: Any, storage: Storage, running_service: str) -> None:
     """The events are of the latest run, or of a named one, in reverse order of time; an unknown pod has none."""
     latest = await pods.GetPodEvents(svc.GetPodEventsRequest(pod_name=pod(0)))
     named = await pods.GetPodEvents(svc.GetPodEventsRequest(pod_name=pod(0), pod_id=pod_id(0, 1)))
@@ -157,7 +159,7 @@ async def test_events(pods: Any, storage: Storage, service: None) -> None:
     assert (named, none) == (latest, svc.GetPodEventsResponse())
 
 
-async def test_delete_events(pods: Any, storage: Storage, service: None) -> None:
+async def test_delete_events(pods: Any, storage: Storage, running_service: str) -> None:
     """The call deletes only the events of the named run."""
     await pods.DeletePodEvents(svc.DeletePodEventsRequest(pod_name=pod(0), pod_id=pod_id(0, 1)))
 
@@ -165,7 +167,7 @@ async def test_delete_events(pods: Any, storage: Storage, service: None) -> None
     assert storage.pods.events(JOB, 1, 1)
 
 
-async def test_cache(pods: Any, service: None) -> None:
+async def test_cache(pods: Any, running_service: str) -> None:
     """The answer has status and labels."""
     response = await pods.GetPodCache(svc.GetPodCacheRequest(pod_name=pod(0)))
 
@@ -173,14 +175,14 @@ async def test_cache(pods: Any, service: None) -> None:
     assert [(label.key, label.value) for label in response.labels] == [("color", "blue")]
 
 
-async def test_refresh(pods: Any, wakes: RecordedWakes, service: None) -> None:
+async def test_refresh(pods: Any, wakes: RecordedWakes, running_service: str) -> None:
     """Refresh signals the job's workflow."""
     await pods.RefreshPod(svc.RefreshPodRequest(pod_name=pod(0)))
 
     assert wakes.changed == [JOB]
 
 
-async def test_browse(pods: Any, storage: Storage, hosts: OneSandbox, service: None) -> None:
+async def test_browse(pods: Any, storage: Storage, hosts: OneSandbox, running_service: str) -> None:
     """The api requests the files from the host of the run."""
     running = storage.pods.page(JOB)[0]
     response = await pods.BrowsePodSandbox(svc.BrowsePodSandboxRequest(pod_name=pod(0)))
@@ -189,7 +191,7 @@ async def test_browse(pods: Any, storage: Storage, hosts: OneSandbox, service: N
     assert hosts.asked == [(PodId(JOB, 0, 1), running.host, running.agent_id)]
 
 
-async def test_a_piece_of_a_file(pods: Any, storage: Storage, hosts: OneSandbox, service: None) -> None:
+async def test_a_piece_of_a_file(pods: Any, storage: Storage, hosts: OneSandbox, running_service: str) -> None:
     """The api reads the file on the run's host; a run without a host has no files."""
     running = storage.pods.page(JOB)[0]
     request = svc.GetPodFileRequest(pod_name=pod(0), path="stdout", offset=7)
@@ -202,7 +204,7 @@ async def test_a_piece_of_a_file(pods: Any, storage: Storage, hosts: OneSandbox,
         await pods.GetPodFile(request)
 
 
-async def test_exchanges_with_a_command(pods: Any, storage: Storage, hosts: OneSandbox, service: None) -> None:
+async def test_exchanges_with_a_command(pods: Any, storage: Storage, hosts: OneSandbox, running_service: str) -> None:
     """The exchanges reach the run's host unchanged; an exit code of zero is returned."""
     running = storage.pods.page(JOB)[0]
     start = svc.CommandStart(container="main", argv=["sort", "-u"], has_input=True, has_terminal=True)
@@ -235,7 +237,7 @@ async def test_a_pod_that_does_not_exist_yet(v1: Any, pods: Any) -> None:
         assert await expect_refusal(method(request)) == (Status.UNAVAILABLE, NOT_PRESENT)
 
 
-async def test_a_pod_of_a_job_to_delete(v1: Any, pods: Any, storage: Storage, service: None) -> None:
+async def test_a_pod_of_a_job_to_delete(v1: Any, pods: Any, storage: Storage, running_service: str) -> None:
     """The start of a pod is refused if its job is being deleted."""
     storage.jobs.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
 
@@ -337,7 +339,7 @@ REFUSALS: dict[str, tuple[str, Any, grpc.StatusCode, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-async def test_refusals(pods: Any, storage: Storage, wakes: RecordedWakes, service: None, name: str) -> None:
+async def test_refusals(pods: Any, storage: Storage, wakes: RecordedWakes, running_service: str, name: str) -> None:
     """The pods are unchanged, and no workflow is signalled."""
     method, request, code, text = REFUSALS[name]
     before = storage.pods.page(JOB)
@@ -347,7 +349,9 @@ async def test_refusals(pods: Any, storage: Storage, wakes: RecordedWakes, servi
     assert wakes.changed == []
 
 
-async def test_a_stopped_pod_stays_stopped_in_an_update(v1: Any, pods: Any, storage: Storage, service: None) -> None:
+async def test_a_stopped_pod_stays_stopped_in_an_update(
+    v1: Any, pods: Any, storage: Storage, running_service: str
+) -> None:
     """The stopped pod adopts the new version, and does not run."""
     await pods.StopPod(svc.StopPodRequest(pod_name=pod(1)))
     request = stateless_svc_pb2.ReplaceJobRequest(job_id=ID, version=version("1-1-1"), spec=spec(image="web:2"))

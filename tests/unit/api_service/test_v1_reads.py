@@ -34,19 +34,12 @@ def spans(wires: Any) -> list[tuple[int, int]]:
     return [(getattr(wire, "from"), wire.to) for wire in wires]
 
 
-@pytest.fixture
-async def service(v1: Any, storage: Storage) -> None:
-    """Create a service with three running instances."""
-    await create(v1, spec())
-    evolve(storage)
-
-
 async def replace_job(v1: Any, wanted: stateless_pb2.JobSpec, seen: str = "1-1-1", **fields: Any) -> str:
     request = svc.ReplaceJobRequest(job_id=ID, version=version(seen), spec=wanted, **fields)
     return str((await v1.ReplaceJob(request)).version.value)
 
 
-async def test_get(v1: Any, storage: Storage, service: None) -> None:
+async def test_get(v1: Any, storage: Storage, running_service: str) -> None:
     """The answer has the spec in both forms, the status with counts by version, and the job's update."""
     response = await v1.GetJob(svc.GetJobRequest(job_id=ID))
     info, workflow = response.job_info, response.workflow_info
@@ -87,7 +80,7 @@ async def test_get_reports_disruptions(v1: Any, pods: Any, storage: Storage) -> 
     assert refused.HasField("granted")
 
 
-async def test_get_a_version(v1: Any, service: None) -> None:
+async def test_get_a_version(v1: Any, running_service: str) -> None:
     """The answer for an older version has only the spec."""
     await replace_job(v1, spec(image="web:2"))
     response = await v1.GetJob(svc.GetJobRequest(job_id=ID, version=version("1-1-1")))
@@ -97,7 +90,7 @@ async def test_get_a_version(v1: Any, service: None) -> None:
     assert not response.HasField("workflow_info")
 
 
-async def test_get_the_summary(v1: Any, service: None) -> None:
+async def test_get_the_summary(v1: Any, running_service: str) -> None:
     """The summary has no spec, and the workflow's status."""
     response = await v1.GetJob(svc.GetJobRequest(job_id=ID, summary_only=True))
 
@@ -116,7 +109,7 @@ async def test_get_a_job_of_v0(v1: Any, jobs: Any) -> None:
     assert not response.HasField("workflow_info")
 
 
-async def test_a_spec_sent_back_changes_nothing(v1: Any, service: None) -> None:
+async def test_a_spec_sent_back_changes_nothing(v1: Any, running_service: str) -> None:
     """The spec that GetJob returns equals the job's: a replacement with it would change no instance."""
     returned = (await v1.GetJob(svc.GetJobRequest(job_id=ID))).job_info.spec
     request = svc.GetReplaceJobDiffRequest(job_id=ID, version=version("1-1-1"), spec=returned)
@@ -125,7 +118,7 @@ async def test_a_spec_sent_back_changes_nothing(v1: Any, service: None) -> None:
     assert spans(diff.instances_unchanged) == [(0, 2)]
 
 
-async def test_diff(v1: Any, storage: Storage, service: None) -> None:
+async def test_diff(v1: Any, storage: Storage, running_service: str) -> None:
     """The difference has the affected instances as inclusive ranges; nothing changes."""
     wanted = spec(5)
     wanted.instance_spec[1].labels.add(key="color", value="red")
@@ -151,7 +144,7 @@ async def test_ids_by_name(v1: Any) -> None:
     assert [wire.value for wire in response.job_id] == [OTHER, JOB]
 
 
-async def test_workflow_events(v1: Any, storage: Storage, service: None) -> None:
+async def test_workflow_events(v1: Any, storage: Storage, running_service: str) -> None:
     """The events are of one instance, in reverse order of time."""
     response = await v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID, instance_id=1))
     first = await v1.GetWorkflowEvents(svc.GetWorkflowEventsRequest(job_id=ID, instance_id=1, limit=1))
@@ -162,7 +155,7 @@ async def test_workflow_events(v1: Any, storage: Storage, service: None) -> None
     assert list(first.events) == list(response.events)[:1]
 
 
-async def test_list_workflows(v1: Any, storage: Storage, service: None) -> None:
+async def test_list_workflows(v1: Any, storage: Storage, running_service: str) -> None:
     """The answer has all stored workflows in reverse order of time, with the events of their instances on request."""
     await replace_job(v1, spec(image="web:2"))
     evolve(storage)
@@ -181,7 +174,7 @@ async def test_list_workflows(v1: Any, storage: Storage, service: None) -> None:
     assert list(one.workflow_infos[0].instance_events) == []
 
 
-async def test_list_pods(v1: Any, service: None) -> None:
+async def test_list_pods(v1: Any, running_service: str) -> None:
     """The answer has one message for each pod of the range, and none for an unknown job."""
 
     async def names(**fields: Any) -> list[str]:
@@ -193,7 +186,7 @@ async def test_list_pods(v1: Any, service: None) -> None:
     assert await names(job_id=UNKNOWN) == []
 
 
-async def test_query_pods(v1: Any, service: None) -> None:
+async def test_query_pods(v1: Any, running_service: str) -> None:
     """The page of the spec applies, and each pod has its spec; the answer's page echoes the outer one."""
     request = svc.QueryPodsRequest(job_id=ID)
     request.spec.pod_states.append(pod_pb2.POD_STATE_RUNNING)
@@ -208,7 +201,7 @@ async def test_query_pods(v1: Any, service: None) -> None:
     assert list((await v1.QueryPods(request)).pods) == []
 
 
-async def test_query_jobs(v1: Any, service: None) -> None:
+async def test_query_jobs(v1: Any, running_service: str) -> None:
     """The conditions are v0's, and the answer has summaries with workflow status."""
     request = svc.QueryJobsRequest()
     request.spec.name, request.spec.respool.value = "we", "/eng/maps"
@@ -221,7 +214,7 @@ async def test_query_jobs(v1: Any, service: None) -> None:
 
 
 @pytest.mark.parametrize(("path", "count"), [("/eng", 0), ("/eng/maps/", 1), ("/nowhere", 1)])
-async def test_query_jobs_of_a_pool(v1: Any, service: None, path: str, count: int) -> None:
+async def test_query_jobs_of_a_pool(v1: Any, running_service: str, path: str, count: int) -> None:
     """An unknown path does not filter."""
     request = svc.QueryJobsRequest()
     request.spec.respool.value = path
@@ -229,7 +222,7 @@ async def test_query_jobs_of_a_pool(v1: Any, service: None, path: str, count: in
     assert len((await v1.QueryJobs(request)).records) == count
 
 
-async def test_query_jobs_without_a_spec(v1: Any, service: None) -> None:
+async def test_query_jobs_without_a_spec(v1: Any, running_service: str) -> None:
     """A query without a spec has an empty answer."""
     assert await v1.QueryJobs(svc.QueryJobsRequest()) == svc.QueryJobsResponse()
 
@@ -245,7 +238,7 @@ async def test_list_jobs(v1: Any, job: JobId) -> None:
     assert (found, only) == ([OTHER, job], [OTHER])
 
 
-async def test_cache(v1: Any, storage: Storage, service: None) -> None:
+async def test_cache(v1: Any, storage: Storage, running_service: str) -> None:
     """The answer has the few fields that the original kept in memory, with its short versions."""
     update(storage, JOB, None, UpdateSpec(batch_size=1))
     turn(storage, JOB, starts=False)

@@ -15,7 +15,6 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from services.storage.storage import Storage
-from tests.unit.api_service.conftest import INNER
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.services import (
     CHAIN,
@@ -25,14 +24,13 @@ from tests.unit.api_service.services import (
     UNKNOWN_JOB,
     container,
     create,
-    evolve,
     ranges,
     spec,
     spec_in,
     spec_with,
     version,
 )
-from tests.unit.api_service.story import JOB, NOW_NS, expect_refusal
+from tests.unit.api_service.story import INNER, JOB, NOW_NS, expect_refusal
 
 Status = grpc.StatusCode
 INVALID = "invalid job spec: code:invalid-argument message:"
@@ -249,12 +247,10 @@ REFUSALS: dict[str, Refused] = {
 }
 
 
+@pytest.mark.usefixtures("running_service")
 @pytest.mark.parametrize("name", REFUSALS)
 async def test_refusals(v1: Any, storage: Storage, wakes: RecordedWakes, name: str) -> None:
     """The job is unchanged, and no workflow is signalled."""
-    await create(v1, spec())
-    evolve(storage)
-    wakes.changed.clear()
     before, case = storage.jobs.get(JOB), REFUSALS[name]
 
     assert await expect_refusal(getattr(v1, case.method)(case.request)) == (case.code, case.text)
@@ -307,10 +303,8 @@ async def test_a_restart_does_not_overwrite_an_update(v1: Any, storage: Storage)
     )
 
 
-async def test_an_update_that_starts_pods_forbids_to_stop(v1: Any, storage: Storage) -> None:
+async def test_an_update_that_starts_pods_forbids_to_stop(v1: Any, storage: Storage, running_service: str) -> None:
     """A stop is refused while an update with start_pods is under way."""
-    await create(v1, spec())
-    evolve(storage)
     request = svc.ReplaceJobRequest(version=V1, update_spec=stateless_pb2.UpdateSpec(start_pods=True), **TO_REPLACE)
     seen = (await v1.ReplaceJob(request)).version
 
@@ -320,10 +314,8 @@ async def test_an_update_that_starts_pods_forbids_to_stop(v1: Any, storage: Stor
     )
 
 
-async def test_a_job_to_delete_takes_no_more(v1: Any, storage: Storage) -> None:
+async def test_a_job_to_delete_takes_no_more(v1: Any, storage: Storage, running_service: str) -> None:
     """Updates and starts are refused."""
-    await create(v1, spec())
-    evolve(storage)
     job = storage.jobs.set_service_goal(JOB, None, JobState.DELETED, True, NOW_NS)
     seen = version(str(job.entity_version))
 
@@ -337,10 +329,8 @@ async def test_a_job_to_delete_takes_no_more(v1: Any, storage: Storage) -> None:
     )
 
 
-async def test_pods_cannot_be_started_while_the_job_is_stopped(v1: Any, storage: Storage) -> None:
+async def test_pods_cannot_be_started_while_the_job_is_stopped(v1: Any, storage: Storage, running_service: str) -> None:
     """An update that starts pods is refused until the job has ended."""
-    await create(v1, spec())
-    evolve(storage)
     stopped = (await v1.StopJob(svc.StopJobRequest(job_id=ID, version=V1))).version
     update_spec = stateless_pb2.UpdateSpec(start_pods=True)
     request = svc.ReplaceJobRequest(version=stopped, update_spec=update_spec, **TO_REPLACE)

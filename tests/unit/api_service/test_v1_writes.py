@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import grpc
-import pytest
 
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -16,19 +15,9 @@ from peloton.model.update import UpdateSpec, UpdateState, UpdateType
 from services.storage.storage import Storage
 from tests.conformance.storage.services import turn
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
-from tests.unit.api_service.services import ID, create, evolve, ranges, service_config, spec, version
+from tests.unit.api_service.services import ID, create, ranges, service_config, spec, version
 from tests.unit.api_service.story import JOB, expect_refusal
 from tests.unit.api_service.story import create as create_v0
-
-
-@pytest.fixture
-async def service(v1: Any, storage: Storage, wakes: RecordedWakes) -> str:
-    """Create a service with three running instances, and return its entity version."""
-    seen = await create(v1, spec())
-    evolve(storage)
-    wakes.started.clear()
-    wakes.changed.clear()
-    return seen
 
 
 def current(storage: Storage) -> tuple[UpdateType, UpdateState, UpdateSpec]:
@@ -121,13 +110,13 @@ async def test_strict_updates_reach_the_job(v1: Any, storage: Storage) -> None:
     assert (job.sla.maximum_unavailable_instances, job.sla.strict_updates) == (1, True)
 
 
-async def test_replace(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
+async def test_replace(v1: Any, storage: Storage, wakes: RecordedWakes, running_service: str) -> None:
     """A new spec creates a new configuration, update and version."""
     update_spec = stateless_pb2.UpdateSpec(
         batch_size=1, rollback_on_failure=True, max_tolerable_instance_failures=2, start_pods=True
     )
     request = svc.ReplaceJobRequest(
-        job_id=ID, version=version(service), spec=spec(image="web:2"), update_spec=update_spec
+        job_id=ID, version=version(running_service), spec=spec(image="web:2"), update_spec=update_spec
     )
     response = await v1.ReplaceJob(request)
 
@@ -141,9 +130,9 @@ async def test_replace(v1: Any, storage: Storage, wakes: RecordedWakes, service:
     assert stateless_pb2.JobSpec.FromString(storage.configs.job_spec(JOB)).default_spec.containers[0].image == "web:2"
 
 
-async def test_replace_by_the_same_again(v1: Any, storage: Storage, service: str) -> None:
+async def test_replace_by_the_same_again(v1: Any, storage: Storage, running_service: str) -> None:
     """A repeat of the running update changes nothing; other opaque data is stored as a new version."""
-    request = svc.ReplaceJobRequest(job_id=ID, version=version(service), spec=spec(image="web:2"))
+    request = svc.ReplaceJobRequest(job_id=ID, version=version(running_service), spec=spec(image="web:2"))
     first = (await v1.ReplaceJob(request)).version
     turn(storage, JOB, starts=False)
     request.version.CopyFrom(first)
@@ -155,11 +144,11 @@ async def test_replace_by_the_same_again(v1: Any, storage: Storage, service: str
     assert len(storage.updates.of_job(JOB)) == 2
 
 
-async def test_patch(v1: Any, storage: Storage, service: str) -> None:
+async def test_patch(v1: Any, storage: Storage, running_service: str) -> None:
     """The patch changes only its own fields."""
     patch = stateless_pb2.JobSpec(instance_count=4)
     patch.default_spec.containers.add(image="web:2")
-    response = await v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=version(service), spec=patch))
+    response = await v1.PatchJob(svc.PatchJobRequest(job_id=ID, version=version(running_service), spec=patch))
     stored = stateless_pb2.JobSpec.FromString(storage.configs.job_spec(JOB))
 
     expected = spec(4, "web:2")
@@ -178,10 +167,12 @@ async def test_patch_of_a_job_of_v0(v1: Any, jobs: Any, storage: Storage) -> Non
     assert (config.description, config.defaultConfig.command.value) == ("serves maps", "serve")
 
 
-async def test_restart(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
+async def test_restart(v1: Any, storage: Storage, wakes: RecordedWakes, running_service: str) -> None:
     """The restart is of the named instances that exist, or of all if none are named."""
     restart = stateless_pb2.RestartSpec(batch_size=1, ranges=ranges((1, 100)))
-    response = await v1.RestartJob(svc.RestartJobRequest(job_id=ID, version=version(service), restart_spec=restart))
+    response = await v1.RestartJob(
+        svc.RestartJobRequest(job_id=ID, version=version(running_service), restart_spec=restart)
+    )
     job = storage.jobs.get(JOB)
 
     assert job is not None
@@ -192,9 +183,9 @@ async def test_restart(v1: Any, storage: Storage, wakes: RecordedWakes, service:
     assert wakes.changed == [JOB]
 
 
-async def test_pause_resume_abort(v1: Any, storage: Storage, service: str) -> None:
+async def test_pause_resume_abort(v1: Any, storage: Storage, running_service: str) -> None:
     """Each call raises the workflow's part of the version; opaque data is replaced if it is given."""
-    request = svc.ReplaceJobRequest(job_id=ID, version=version(service), spec=spec(image="web:2"))
+    request = svc.ReplaceJobRequest(job_id=ID, version=version(running_service), spec=spec(image="web:2"))
     request.opaque_data.data = "first"
     seen = (await v1.ReplaceJob(request)).version
     paused = await v1.PauseJobWorkflow(svc.PauseJobWorkflowRequest(job_id=ID, version=seen))
@@ -214,9 +205,9 @@ async def test_pause_resume_abort(v1: Any, storage: Storage, service: str) -> No
     assert [v.version.value for v in (paused, resumed, aborted)] == ["2-1-3", "2-1-4", "2-1-5"]
 
 
-async def test_stop_and_start(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
+async def test_stop_and_start(v1: Any, storage: Storage, wakes: RecordedWakes, running_service: str) -> None:
     """The goals of the job and its pods change, and so does the state's part of the version."""
-    stopped = await v1.StopJob(svc.StopJobRequest(job_id=ID, version=version(service)))
+    stopped = await v1.StopJob(svc.StopJobRequest(job_id=ID, version=version(running_service)))
     goals = [pod.goal for pod in storage.pods.page(JOB)]
     started = await v1.StartJob(svc.StartJobRequest(job_id=ID, version=stopped.version))
 
@@ -226,9 +217,9 @@ async def test_stop_and_start(v1: Any, storage: Storage, wakes: RecordedWakes, s
     assert wakes.changed == [JOB, JOB]
 
 
-async def test_delete(v1: Any, storage: Storage, wakes: RecordedWakes, service: str) -> None:
+async def test_delete(v1: Any, storage: Storage, wakes: RecordedWakes, running_service: str) -> None:
     """A forced deletion of a running service is executed by its workflow."""
-    await v1.DeleteJob(svc.DeleteJobRequest(job_id=ID, version=version(service), force=True))
+    await v1.DeleteJob(svc.DeleteJobRequest(job_id=ID, version=version(running_service), force=True))
     job = storage.jobs.get(JOB)
 
     assert job is not None
@@ -236,7 +227,7 @@ async def test_delete(v1: Any, storage: Storage, wakes: RecordedWakes, service: 
     assert wakes.changed == [JOB]
 
 
-async def test_refresh(v1: Any, wakes: RecordedWakes, service: str) -> None:
+async def test_refresh(v1: Any, wakes: RecordedWakes, running_service: str) -> None:
     """Refresh signals the job's workflow."""
     await v1.RefreshJob(svc.RefreshJobRequest(job_id=ID))
 

@@ -38,12 +38,6 @@ def watches(channel: grpc.aio.Channel) -> Any:
     return WatchServiceStub(channel)
 
 
-@pytest.fixture
-async def service(v1: Any, storage: Storage) -> None:
-    await create(v1, spec())
-    evolve(storage)
-
-
 async def open_watch(call: Any) -> svc.WatchResponse:
     """Return the first message, after which the watch misses no change."""
     response: svc.WatchResponse = await call.read()
@@ -67,7 +61,7 @@ def is_killed(response: svc.WatchResponse) -> bool:
     return any(pod.status.desired_state == pod_pb2.POD_STATE_KILLED for pod in response.pods)
 
 
-async def test_the_first_message(watches: Any, storage: Storage, service: None) -> None:
+async def test_the_first_message(watches: Any, storage: Storage, running_service: str) -> None:
     """The first message has the id, and the revision after which changes are sent, but no present objects."""
     jobs = watches.Watch(svc.WatchRequest(stateless_job_filter=OF_JOBS))
     pods = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS))
@@ -79,7 +73,7 @@ async def test_the_first_message(watches: Any, storage: Storage, service: None) 
     assert not second.pods
 
 
-async def test_a_job_that_changes(watches: Any, v1: Any, service: None) -> None:
+async def test_a_job_that_changes(watches: Any, v1: Any, running_service: str) -> None:
     """The message has the job's current summary, under a rising revision."""
     call = watches.Watch(svc.WatchRequest(stateless_job_filter=OF_JOBS))
     begin = (await open_watch(call)).revision
@@ -94,7 +88,7 @@ async def test_a_job_that_changes(watches: Any, v1: Any, service: None) -> None:
     assert found[-1].watch_id == ""
 
 
-async def test_pods_that_change(watches: Any, storage: Storage, service: None) -> None:
+async def test_pods_that_change(watches: Any, storage: Storage, running_service: str) -> None:
     """Each changed pod has its own message; unchanged ones have none."""
     call = watches.Watch(svc.WatchRequest(pod_filter=watch_pb2.PodFilter(job_id=ID)))
     await open_watch(call)
@@ -116,7 +110,7 @@ FILTERS: dict[str, watch_pb2.PodFilter] = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-async def test_pods_are_filtered(watches: Any, v1: Any, storage: Storage, service: None, name: str) -> None:
+async def test_pods_are_filtered(watches: Any, v1: Any, storage: Storage, running_service: str, name: str) -> None:
     """A change is sent if all conditions hold; labels match by key and value."""
     wanted = spec()
     del wanted.default_spec.labels[:]
@@ -141,7 +135,7 @@ async def test_pods_are_filtered(watches: Any, v1: Any, storage: Storage, servic
     ],
 )
 async def test_jobs_are_filtered(
-    watches: Any, v1: Any, storage: Storage, service: None, wanted: watch_pb2.StatelessJobFilter
+    watches: Any, v1: Any, storage: Storage, running_service: str, wanted: watch_pb2.StatelessJobFilter
 ) -> None:
     """The filter is by id or by label."""
     other = spec()
@@ -156,7 +150,7 @@ async def test_jobs_are_filtered(
     assert [summary.job_id.value for response in found for summary in response.stateless_jobs] == [OTHER]
 
 
-async def test_the_pod_filter_wins(watches: Any, storage: Storage, service: None) -> None:
+async def test_the_pod_filter_wins(watches: Any, storage: Storage, running_service: str) -> None:
     """The pod filter applies if both are given."""
     call = watches.Watch(svc.WatchRequest(pod_filter=OF_PODS, stateless_job_filter=OF_JOBS))
 
@@ -174,7 +168,7 @@ async def test_batch_jobs_are_not_watched(watches: Any, v1: Any, storage: Storag
     assert [s.job_id.value for response in found for s in response.stateless_jobs] == [OTHER]
 
 
-async def test_what_is_gone(watches: Any, v1: Any, storage: Storage, service: None) -> None:
+async def test_what_is_gone(watches: Any, v1: Any, storage: Storage, running_service: str) -> None:
     """A pod that an update removed is named, even if the filter is by labels."""
     wanted = watch_pb2.PodFilter(labels=[peloton_pb2.Label(key="color", value="blue")])
     call = watches.Watch(svc.WatchRequest(pod_filter=wanted))
@@ -187,7 +181,7 @@ async def test_what_is_gone(watches: Any, v1: Any, storage: Storage, service: No
     assert [wire.value for wire in found[-1].pods_not_found] == [f"{JOB}-2"]
 
 
-async def test_resume(watches: Any, storage: Storage, service: None) -> None:
+async def test_resume(watches: Any, storage: Storage, running_service: str) -> None:
     """The watch first sends each object that changed since the revision once, in its current state, then later
     changes."""
     begin = storage.watch_log.bounds()[1]
@@ -206,7 +200,7 @@ async def test_resume(watches: Any, storage: Storage, service: None) -> None:
 
 
 @pytest.mark.parametrize("age", ["old", "new"])
-async def test_resume_from_nowhere(watches: Any, storage: Storage, service: None, age: str) -> None:
+async def test_resume_from_nowhere(watches: Any, storage: Storage, running_service: str, age: str) -> None:
     """A revision older than the log or not reached yet is refused with both numbers."""
     newest = storage.watch_log.bounds()[1]
     storage.watch_log.prune(newest - 2)
@@ -223,7 +217,7 @@ async def test_resume_from_nowhere(watches: Any, storage: Storage, service: None
     assert await expect_refusal(call.read()) == (Status.OUT_OF_RANGE, text)
 
 
-async def test_the_oldest_that_is_kept(watches: Any, storage: Storage, service: None) -> None:
+async def test_the_oldest_that_is_kept(watches: Any, storage: Storage, running_service: str) -> None:
     """The revision before the oldest change is valid, even if the log is empty."""
     newest = storage.watch_log.bounds()[1]
     storage.watch_log.prune(newest)
