@@ -23,19 +23,32 @@ pytestmark = [
     pytest.mark.parametrize("page", pages(), ids=lambda page: page.name),
 ]
 in_both_themes = pytest.mark.parametrize("theme", [THEMES[0], *map(nightly, THEMES[1:])])
-Look = Callable[[Page, str], Seen]
+Look = Callable[..., Seen]
+CONTRAST = ("overview", "job", "log", "host", "submit")
+"""Pages whose contrast ``make test`` checks. They have the app's components; all pages take colours from one table."""
 
 
 @pytest.fixture(scope="module")
 def look(shown: World, browser: Browser) -> Look:
-    """Return a page in a theme, which is opened once for all tests."""
-    return cache(lambda page, theme: see(browser, shown.url + page.address(shown.given), theme))
+    """Return a page in a theme, which is opened once for all tests that ask for the same."""
+
+    def open_page(page: Page, theme: str, is_whole: bool = False) -> Seen:
+        checks_contrast = is_whole or page.name in CONTRAST
+        return see(browser, shown.url + page.address(shown.given), theme, is_whole, checks_contrast)
+
+    return cache(open_page)
 
 
-@in_both_themes
-def test_a_page_has_no_fault_of_wcag_a_and_aa(look: Look, page: Page, theme: str) -> None:
+def test_a_page_has_no_fault_of_wcag_a_and_aa(look: Look, page: Page) -> None:
     """Axe's audit finds no fault, in folded parts either."""
-    assert "" == look(page, theme).audit
+    assert "" == look(page, THEMES[0]).audit
+
+
+@NIGHTLY
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_page_has_no_fault_and_enough_contrast(look: Look, page: Page, theme: str) -> None:
+    """Axe's audit finds no fault, in the contrast of the colours of every page either."""
+    assert "" == look(page, theme, True).audit
 
 
 def test_a_page_that_becomes_narrow_does_not_scroll_sideways(look: Look, page: Page) -> None:
@@ -83,8 +96,8 @@ def test_a_page_renders_as_its_screenshot(look: Look, page: Page, theme: str, tm
     """The page equals its screenshot except for variable parts."""
     kept = pictures.file_of(page.name, theme)
     assert kept.is_file(), "it has none: run make screenshots"
-    picture = look(page, theme).picture
-
+    picture = look(page, theme, True).picture
+    assert picture is not None
     share, differs = pictures.difference(picture, kept)
     if share > pictures.SHARE_MAX:
         picture.image.save(tmp_path / "now.png")
