@@ -2,7 +2,7 @@
 
 ``make test`` proves each behaviour once. Nightly are further seeds and kinds of clusters, long random lives, faults of
 the product that the simulation must notice, small runs of the benchmarks, and long or repeated stories that other tests
-cover in parts. Properties are tried with a quarter of their examples in ``make test``, and nightly with all of them.
+cover in parts. Properties are tried with an eighth of their examples in ``make test``, and nightly with all of them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ PROPERTY = pytest.mark.property
 """A test that tries a number of examples, which its function does not show."""
 SEEDS, STEPS = "PELOTON_TEST_SEEDS", "PELOTON_TEST_STEPS"
 ALL_EXAMPLES = "PELOTON_TEST_ALL_EXAMPLES"
-EXAMPLES_SHARE = 4
-EXAMPLES_MIN = 20
+EXAMPLES_SHARE = 8
+EXAMPLES_MIN = 10
 
 
 def nightly(*values: Any) -> Any:
@@ -57,7 +57,7 @@ def takes_all_examples() -> bool:
 
 
 def examples(count: int) -> int:
-    """Return how many examples of a property are tried: ``count`` in ``make nightly``, a quarter of them elsewhere."""
+    """Return how many examples of a property are tried: ``count`` in ``make nightly``, an eighth of them elsewhere."""
     return count if takes_all_examples() else min(count, max(count // EXAMPLES_SHARE, EXAMPLES_MIN))
 
 

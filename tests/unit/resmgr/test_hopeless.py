@@ -135,7 +135,7 @@ def two_gangs(world: World, pool: RespoolId) -> list[JobId]:
 
 
 SETS = [two_of_one_job, two_hundred_of_one_shape, two_jobs, twenty_jobs, two_gangs]
-OFTEN = [(two_of_one_job, True), (two_of_one_job, False), (two_gangs, False)]
+OFTEN = [(two_of_one_job, True), (two_gangs, False)]
 """Sets that ``make test`` tries: pods of one job, and gangs. The others differ in numbers of jobs and pods."""
 SELDOM = [nightly(jobs, flaps) for jobs in SETS for flaps in (False, True) if (jobs, flaps) not in OFTEN]
 
