@@ -191,6 +191,11 @@ def code() -> str:
     return "\n".join(text(path) for path in files if not path.stem.endswith(("_pb2", "_pb2_grpc")))
 
 
+def starting_with(words: str) -> str:
+    """Return a pattern for the beginning of a word; a search skips to its letters, unlike with ``\\b``."""
+    return rf"{re.escape(words)}(?<!\w{re.escape(words)})"
+
+
 def test_glossary_terms_are_used() -> None:
     """Each name that the glossary gives for a term occurs in the code, and each term in another document."""
     rows = table(DOCS / "glossary.md", "term")
@@ -198,8 +203,8 @@ def test_glossary_terms_are_used() -> None:
     names = [name for row in rows for name in re.findall(r"`([^`]+)`", row[2]) if name != "job update"]
     terms = [term.strip() for row in rows for term in row[0].split(",")]
 
-    assert [name for name in names if not re.search(rf"\b{re.escape(name)}\b", code())] == []
-    assert [term for term in terms if not re.search(rf"\b{re.escape(term)}", others)] == []
+    assert [name for name in names if not re.search(rf"{starting_with(name)}\b", code())] == []
+    assert [term for term in terms if not re.search(starting_with(term), others)] == []
 
 
 def test_the_glossary_has_each_term_once() -> None:
