@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from temporalio import activity
@@ -16,6 +16,7 @@ from peloton.lifecycle.reservation import waiting_pods
 from peloton.model.host import (
     ClusterChoice,
     GangLaunch,
+    LaunchedBatch,
     LaunchResult,
     PlacementBatch,
     ReadyGang,
@@ -28,6 +29,10 @@ from peloton.ports import HostManager, Placer, PodRecords, ResourceManager
 
 LEASE_LOST = (ClusterReason(rule=ClusterRule.LEASE_LOST),)
 NOT_READY = (ClusterReason(rule=ClusterRule.NOT_READY),)
+
+
+PlaceIn = Callable[[str, Sequence[ReadyGang], Collection[str]], LaunchedBatch]
+"""Places pods in a cluster, while the other clusters are tried as well; it launches them, or returns placements."""
 
 
 class PlacementActivities:
@@ -51,8 +56,7 @@ class PlacementActivities:
             launch, left = found
         else:
             gangs = self._pods.ready_gangs(job, limit)
-            left = self._place(job, gangs, for_gang=False)
-            launch = self._launch(job, left)
+            launch, left = self._place(job, gangs, limit, for_gang=False)
         launch = _explain(launch, left)
         if not left.unplaced_count:
             return launch
@@ -70,65 +74,84 @@ class PlacementActivities:
             activity.logger.info("pods without a host not requeued: %s", error)
             return 0
 
-    def _launch(self, job: JobId, batch: PlacementBatch) -> LaunchResult:
-        return self._hosts.launch(job, batch.lease_id, batch.placements) if batch.placements else LaunchResult(0)
-
     @define_activity("place_gang")
     def place_gang(self, job_id: str) -> PlacementBatch:
         """Place all of the job's gang. Return an empty batch with the reason when it does not fit whole.
 
         The batch crosses the history of the workflow twice, so it is for small gangs.
         """
-        return self._place_gang(JobId(job_id))
+        job = JobId(job_id)
+        gangs = self._read_gang(job)
+        batch = self._try_clusters(job, gangs, self._lease_for(job, for_gang=True)).left
+        self._note_unplaced(batch)
+        return batch
+
+    def _read_gang(self, job: JobId) -> Sequence[ReadyGang]:
+        gang = self._pods.ready_gang(job)
+        return [gang] if gang else []
 
     @define_activity("place_and_launch_gang")
     def place_and_launch_gang(self, job_id: str) -> GangLaunch:
         """Place all of the job's gang and launch it. A gang that does not fit whole stays, with the reason."""
         job = JobId(job_id)
-        if found := self._hosts.place_and_launch(job, 0, for_gang=True):
-            launch, left = found
-            self._note_unplaced(left)
-        else:
-            left = self._place_gang(job)
-            launch = self._launch(job, left)
+        found = self._hosts.place_and_launch(job, 0, for_gang=True)
+        launch, left = found or self._place(job, self._read_gang(job), 0, for_gang=True)
+        self._note_unplaced(left)
         launch = _explain(launch, left)
         infeasible = next((each.infeasible for each in left.unplaced if each.fits_no_host), ())
         return GangLaunch(launch.launched_count, launch.failed_count, launch.why, infeasible)
 
-    def _place_gang(self, job: JobId) -> PlacementBatch:
-        gang = self._pods.ready_gang(job)
-        batch = self._place(job, [gang] if gang else [], for_gang=True)
-        self._note_unplaced(batch)
-        return batch
+    def _place(self, job: JobId, gangs: Sequence[ReadyGang], limit: int, for_gang: bool) -> LaunchedBatch:
+        """Place and launch pods in one of several clusters, which the host manager of that cluster does. Pods that
+        spread, which are counted in all clusters from the lease to the launch, are placed by lease; so are those of a
+        host manager of the last release."""
+        lease = self._lease_for(job, for_gang)
+        spread = any(gang.shape.layout and gang.shape.layout.spread for gang in gangs)
 
-    def _place(self, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
+        def place_in(cluster: str, mine: Sequence[ReadyGang], others: Collection[str]) -> LaunchedBatch:
+            found = None
+            if not spread:
+                wanted = count_shapes(mine)
+                found = self._hosts.place_and_launch(job, limit, for_gang, cluster, others=others, wanted=wanted)
+            return found or lease(cluster, mine, others)
+
+        launch, left = self._try_clusters(job, gangs, place_in)
+        if left.placements:
+            launch = self._hosts.launch(job, left.lease_id, left.placements)
+        return LaunchedBatch(launch, left)
+
+    def _try_clusters(self, job: JobId, gangs: Sequence[ReadyGang], place_in: PlaceIn) -> LaunchedBatch:
         if not gangs:
-            return PlacementBatch(job, "")
+            return LaunchedBatch(LaunchResult(0), PlacementBatch(job, ""))
         preferred = Counter(gang.desired_cluster for gang in gangs if gang.desired_host)
         choice = self._hosts.choose_clusters(count_shapes(gangs), preferred)
         if choice.order and not choice.passed_over and len(choice.order) == 1:
-            return self._place_in(choice.order[0], job, gangs, for_gang)
-        return self._place_in_first(choice, job, gangs, for_gang)
+            return place_in(choice.order[0], gangs, ())
+        return self._place_in_first(choice, job, gangs, place_in)
 
     def _place_in_first(
-        self, choice: ClusterChoice, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool
-    ) -> PlacementBatch:
+        self, choice: ClusterChoice, job: JobId, gangs: Sequence[ReadyGang], place_in: PlaceIn
+    ) -> LaunchedBatch:
         """Place pods in the first cluster where some fit: a batch, and so a gang, never spans two. Pods that return to
         a cluster that is also tried wait for its turn. Raises Unavailable when no cluster answers.
         """
         passed_over, faults = list(choice.passed_over), list[Unavailable]()
         tried: dict[str, PlacementBatch] = {}
         for cluster in choice.order:
-            mine = [g for g in gangs if not g.desired_host or g.desired_cluster not in {*choice.order} - {cluster}]
+            others = {*choice.order} - {cluster}
+            mine = [gang for gang in gangs if not gang.desired_host or gang.desired_cluster not in others]
+            launch, batch = LaunchResult(0), PlacementBatch(job, "")
             try:
-                batch = self._place_in(cluster, job, mine, for_gang) if mine else PlacementBatch(job, "")
+                if mine:
+                    launch, batch = place_in(cluster, mine, others)
             except Unavailable as error:
                 faults.append(error)
                 passed_over.append(ClusterReason(cluster, ClusterRule.FAILED, detail=error.message))
                 continue
             batch = replace(batch, why=tuple(reason.within(cluster) for reason in batch.why))
-            if batch.placements:  # the next attempt tries the other clusters for the rest
-                return replace(batch, unplaced=())
+            # The next attempt tries the other clusters for the rest.
+            if batch.placements or launch.launched_count or launch.refused_count or launch.failed_count:
+                return LaunchedBatch(launch, replace(batch, unplaced=()))
             tried[cluster] = batch
         if faults and len(faults) == len(choice.order):
             raise faults[0]
@@ -138,19 +161,24 @@ class PlacementActivities:
         unheard = [reason.cluster for reason in passed_over if reason.rule is not ClusterRule.ELSEWHERE]
         left = find_unplaced(gangs, tried, unheard)
         reserved = tuple(sorted({instance for one in tried.values() for instance in one.reserved}))
-        return PlacementBatch(job, "", unplaced_count=count, why=why, unplaced=left, reserved=reserved)
+        none = PlacementBatch(job, "", unplaced_count=count, why=why, unplaced=left, reserved=reserved)
+        return LaunchedBatch(LaunchResult(0), none)
 
-    def _place_in(self, cluster: str, job: JobId, gangs: Sequence[ReadyGang], for_gang: bool) -> PlacementBatch:
-        waiting = () if for_gang else waiting_pods(gangs)
-        lease = self._hosts.acquire_hosts(job, count_shapes(gangs), for_gang, find_desired(gangs), cluster, waiting)
-        try:
-            batch = self._placer.place(job, gangs, lease)
-        except Exception:
-            self._hosts.release(lease.lease_id)
-            raise
-        if not batch.placements:
-            self._hosts.release(lease.lease_id)
-        return batch
+    def _lease_for(self, job: JobId, for_gang: bool) -> PlaceIn:
+        def place_in(cluster: str, gangs: Sequence[ReadyGang], others: Collection[str]) -> LaunchedBatch:
+            """Place pods on leased hosts; the lease passes to their launch."""
+            waiting = () if for_gang else waiting_pods(gangs)
+            lease = self._hosts.acquire_hosts(job, count_shapes(gangs), for_gang, find_desired(gangs), cluster, waiting)
+            try:
+                batch = self._placer.place(job, gangs, lease)
+            except Exception:
+                self._hosts.release(lease.lease_id)
+                raise
+            if not batch.placements:
+                self._hosts.release(lease.lease_id)
+            return LaunchedBatch(LaunchResult(0), batch)
+
+        return place_in
 
     def _note_unplaced(self, batch: PlacementBatch) -> int:
         """Record the reason of unplaced pods. Return how often pods in backoff have filled the pool, if the resource

@@ -276,10 +276,20 @@ class HostManager(Protocol):
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult: ...
 
-    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch | None:
+    def place_and_launch(
+        self,
+        job_id: JobId,
+        limit: int,
+        for_gang: bool = False,
+        cluster: str = "",
+        *,
+        others: Collection[str] = (),
+        wanted: Sequence[tuple[PodShape, int]] = (),
+    ) -> LaunchedBatch | None:
         """Place at most ``limit`` READY pods that are not in a gang, or the job's gang whole, and launch them in one
-        call. Return None where pods are placed by lease: with several clusters, or by a host manager of the last
-        release."""
+        call: in the ``cluster``, without pods that return to one of the ``others``, or in the only one. ``wanted``
+        counts the pods. Return None where pods are placed by lease: without a cluster's name where there are several,
+        and by a host manager of the last release."""
         ...
 
     def release(self, lease_id: str) -> None: ...

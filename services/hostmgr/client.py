@@ -90,8 +90,10 @@ class HostManagerClient:
         request = pb.LaunchRequest(job_id=job_id, lease_id=lease_id, placements=messages.placements_to_wire(placements))
         return messages.launch_result_from_wire(_call(self._stub().Launch, request, LONG_TIMEOUT_S))
 
-    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool) -> LaunchedBatch:
-        request = pb.PlaceAndLaunchRequest(job_id=job_id, limit=limit, for_gang=for_gang)
+    def place_and_launch(
+        self, job_id: JobId, limit: int, for_gang: bool, other_clusters: Sequence[str]
+    ) -> LaunchedBatch:
+        request = pb.PlaceAndLaunchRequest(job_id=job_id, limit=limit, for_gang=for_gang, other_clusters=other_clusters)
         return messages.decode_launched_batch(_call(self._stub().PlaceAndLaunch, request, LONG_TIMEOUT_S), job_id)
 
     def release(self, lease_id: str) -> None:

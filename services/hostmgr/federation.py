@@ -159,14 +159,27 @@ class HostManagers:
             return LaunchResult(0, refused_count=sum(len(placement.pods) for placement in placements))
         return self._client(cluster).launch(job_id, own_id, placements)
 
-    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch | None:
+    def place_and_launch(
+        self,
+        job_id: JobId,
+        limit: int,
+        for_gang: bool = False,
+        cluster: str = "",
+        *,
+        others: Collection[str] = (),
+        wanted: Sequence[tuple[PodShape, int]] = (),
+    ) -> LaunchedBatch | None:
         clusters = self._clusters_with_leader()
-        if len(clusters) > 1:
+        if not cluster and len(clusters) > 1:
             return None
         try:
-            return self._client(next(iter(clusters))).place_and_launch(job_id, limit, for_gang)
+            client = self._client(cluster or next(iter(clusters)))
+            found = client.place_and_launch(job_id, limit, for_gang, sorted(others))
         except Unimplemented:  # a host manager of the last release lacks the method
             return None
+        if cluster and found.launch.launched_count:
+            self._take_free(cluster, wanted)
+        return found
 
     def release(self, lease_id: str) -> None:
         cluster, own_id = self._of_lease(lease_id)

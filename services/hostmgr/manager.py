@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -260,10 +260,13 @@ class HostManagerCore:
         finally:
             self.cache.spread_turns.launch_ended(lease_id)
 
-    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch:
-        """Places at most ``limit`` READY pods that are not in a gang, or the gang whole, and launches them. Raises
+    def place_and_launch(
+        self, job_id: JobId, limit: int, for_gang: bool = False, others: Collection[str] = ()
+    ) -> LaunchedBatch:
+        """Places at most ``limit`` READY pods that are not in a gang, or the gang whole, and launches them. Pods that
+        return to a host in one of the ``others``, clusters that are tried as well, wait for their turn. Raises
         Unavailable and NotFound."""
-        return place_and_launch(self._ready, self, job_id, limit, for_gang)
+        return place_and_launch(self._ready, self, job_id, limit, for_gang, others)
 
     # Kills.
 

@@ -162,10 +162,13 @@ class PlacementController:
         return self._cache.domains.count(spread, self._preferred_hosts(job_id, self._cluster, without), drained)
 
 
-def place_and_launch(pods: ReadyPods, hosts: PlacingHosts, job_id: JobId, limit: int, for_gang: bool) -> LaunchedBatch:
-    """Place at most ``limit`` READY pods that are not in a gang, or the gang whole, and launch them. Raises Unavailable
-    and NotFound; the lease has ended then."""
-    gangs = _read_ready(pods, job_id, limit, for_gang)
+def place_and_launch(
+    pods: ReadyPods, hosts: PlacingHosts, job_id: JobId, limit: int, for_gang: bool, others: Collection[str] = ()
+) -> LaunchedBatch:
+    """Place at most ``limit`` READY pods that are not in a gang, or the gang whole, and launch them. Pods that return
+    to a host in one of the ``others``, clusters that are tried as well, are left to them. Raises Unavailable and
+    NotFound; the lease has ended then."""
+    gangs = [gang for gang in _read_ready(pods, job_id, limit, for_gang) if gang.desired_cluster not in others]
     if not gangs:
         return LaunchedBatch(LaunchResult(0), PlacementBatch(job_id, ""))
     batch = hosts.place_pods(job_id, gangs, for_gang)

@@ -81,7 +81,8 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     def PlaceAndLaunch(
         self, request: pb.PlaceAndLaunchRequest, context: grpc.ServicerContext
     ) -> pb.PlaceAndLaunchResponse:
-        result = self._core.place_and_launch(JobId(request.job_id), request.limit, request.for_gang)
+        others = frozenset(request.other_clusters)
+        result = self._core.place_and_launch(JobId(request.job_id), request.limit, request.for_gang, others)
         return messages.encode_launched_batch(result)
 
     def KillRunning(self, request: pb.KillRunningRequest, context: grpc.ServicerContext) -> pb.KillRunningResponse:

@@ -4,7 +4,8 @@ cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from peloton.model.host import (
     ClusterChoice,
     Desired,
     HostLease,
+    LaunchedBatch,
     LaunchResult,
     LeasedHost,
     Placement,
@@ -24,11 +26,12 @@ from peloton.model.host import (
     ReadyGang,
 )
 from peloton.model.ids import Hostname, JobId
+from peloton.model.layout import Layout, Spread
 from peloton.model.pod import PodShape
 from peloton.model.reason import ClusterReason, ClusterRule, Infeasible, PlacementReason, RequeueReason
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
-from peloton.scheduling.placement import FirstFitPlacer
+from peloton.scheduling.placement import FirstFitPlacer, place
 from tests.reasons import too_large
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
@@ -45,6 +48,8 @@ class Clusters:
         self.choice = ClusterChoice(tuple(hosts))
         self.gangs: list[ReadyGang] = []
         self.away: set[str] = set()
+        self.new: set[str] = set()  # clusters whose host managers place and launch in one call
+        self.called: list[tuple[str, list[str], int]] = []  # cluster, the other clusters, number of pods
         self.acquired: list[tuple[str, int, list[str]]] = []
         self.released: list[str] = []
         self.unplaced: tuple[int, PlacementReason] = (0, ())
@@ -87,8 +92,30 @@ class Clusters:
         self.launched = lease_id, tuple(placements)
         return LaunchResult(sum(len(placement.pods) for placement in placements))
 
-    def place_and_launch(self, job: JobId, limit: int, for_gang: bool = False) -> None:
-        """Leave the placement to leases, as with several clusters."""
+    def place_and_launch(
+        self,
+        job: JobId,
+        limit: int,
+        for_gang: bool = False,
+        cluster: str = "",
+        *,
+        others: Collection[str] = (),
+        wanted: Sequence[tuple[PodShape, int]] = (),
+    ) -> LaunchedBatch | None:
+        """Place pods in the named cluster, unless its host manager is of the last release."""
+        if not cluster or cluster not in self.new:
+            return None
+        self.called.append((cluster, sorted(others), sum(count for _, count in wanted)))
+        if cluster in self.away:
+            raise Unavailable(f"{cluster} is away")
+        mine = [gang for gang in self.gangs if gang.desired_cluster not in others]
+        found = self.infeasible.get(cluster)
+        names = [Hostname(f"{cluster}{i}") for i in range(self.hosts[cluster])]
+        hosts = tuple(LeasedHost(name, Resources(1_000), Resources()) for name in names)
+        lease = HostLease("", hosts, infeasible={ONE: found} if found else {}, reserved=self.reserved.get(cluster, ()))
+        batch = place(job, mine, lease)
+        self.launched = cluster, batch.placements
+        return LaunchedBatch(LaunchResult(batch.placed_count), replace(batch, placements=()))
 
     def ready_gangs(self, job: JobId, limit: int) -> list[ReadyGang]:
         return self.gangs
@@ -217,6 +244,54 @@ def test_one_cluster_is_as_ever() -> None:
     clusters.away = {"a"}
     with pytest.raises(ApplicationError, match="a is away"):
         place_in(clusters)
+
+
+def test_the_chosen_cluster_places_and_launches_by_itself() -> None:
+    """Nothing is leased. A cluster without a host is passed over, pods that return to another cluster are left to it,
+    and a host manager of the last release gets a lease.
+    """
+    clusters = Clusters(a=0, b=2, c=1)
+    clusters.gangs, clusters.new = [single(0), single(1, "c0"), single(2, "b1")], {"a", "b"}
+
+    batch = place_in(clusters)
+
+    assert [("a", ["b", "c"], 1), ("b", ["a", "c"], 2)] == clusters.called
+    assert ("b", {"b0": 0, "b1": 2}) == (batch.lease_id, {p.hostname: p.pods[0].instance_id for p in batch.placements})
+    assert ([], []) == (clusters.acquired, clusters.released)
+    clusters.away = {"a", "b"}
+    assert ("c/1", ["c0"]) == ((batch := place_in(clusters)).lease_id, [p.hostname for p in batch.placements])
+
+
+def test_no_cluster_has_a_host_by_one_call() -> None:
+    """The reasons name the clusters, and pods that fit in none are queued again."""
+    clusters = Clusters(a=0, b=0)
+    clusters.gangs, clusters.new = [waiting(0)], {"a", "b"}
+    clusters.infeasible = {"a": too_large(7), "b": too_large(8)}
+    larger = "the largest of 3 hosts has 4"
+
+    reason = f"cluster a: no host has cpu 7: {larger}; cluster b: no host has cpu 8: {larger}"
+    assert ([(0, 1)], reason) == requeues_of(clusters)
+    assert [] == clusters.acquired
+
+
+def test_a_gang_is_launched_by_one_call_in_one_cluster() -> None:
+    """The first cluster that fits all of it launches it."""
+    clusters = Clusters(a=2, b=3)
+    clusters.gangs, clusters.new = [gang(3)], {"a", "b"}
+
+    assert 3 == activities(clusters).place_and_launch_gang(JOB).launched_count
+    assert (["a", "b"], "b", []) == ([name for name, *_ in clusters.called], clusters.launched[0], clusters.acquired)
+
+
+def test_pods_that_spread_are_placed_by_lease() -> None:
+    """Their bound on skew covers all clusters, which are counted between the lease and the launch."""
+    clusters = Clusters(a=2, b=2)
+    spread = replace(ONE, layout=Layout((Spread("rack", 1, True),)))
+    clusters.gangs, clusters.new = [ReadyGang(spread, ((0, 1),))], {"a", "b"}
+
+    place_in(clusters)
+
+    assert ([], ["a", "b"]) == (clusters.called, [cluster for cluster, *_ in clusters.acquired])
 
 
 LATE_S = 600.0

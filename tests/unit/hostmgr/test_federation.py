@@ -107,8 +107,9 @@ class HostManager:
         self.lease_ids.append(lease_id)
         return LaunchResult(1)
 
-    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool) -> LaunchedBatch:
+    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool, others: Sequence[str]) -> LaunchedBatch:
         self._note("place")
+        self.others = others
         if not self.places:
             raise Unimplemented("unknown method PlaceAndLaunch")
         return LaunchedBatch(LaunchResult(limit), PlacementBatch(job_id, ""))
@@ -288,12 +289,14 @@ def test_a_launch_in_a_cluster_without_a_leader_is_refused() -> None:
 
 
 def test_the_only_cluster_places_and_launches_in_one_call() -> None:
-    """Pods are placed by lease with several clusters, and by a host manager of the last release."""
+    """The activity names one of several clusters; a host manager of the last release needs leases."""
     alone, two = World(a=4), World(a=4, b=3)
 
     assert LaunchedBatch(LaunchResult(7), PlacementBatch(JOB, "")) == alone.all.place_and_launch(JOB, 7)
     assert two.all.place_and_launch(JOB, 7) is None
     assert {} == two.asked()
+    assert two.all.place_and_launch(JOB, 7, False, "b", others={"a"}) == alone.all.place_and_launch(JOB, 7)
+    assert ({"b": {"place": 1}}, ["a"]) == (two.asked(), two.managers["b"].others)
     alone.managers["a"].places = False
     assert alone.all.place_and_launch(JOB, 7) is None
     alone.silence("a")

@@ -98,6 +98,16 @@ def test_pods_without_a_host_are_named() -> None:
     assert left.why[0].pods[0].pod_count == 2
 
 
+def test_pods_that_return_to_other_clusters_are_left_to_them() -> None:
+    """Pods that return to a cluster that is not tried may go to any host."""
+    returning = [single(i, desired_host=host, desired_cluster=host[:1]) for i, host in enumerate(("b0", "c0"))]
+    hosts = Hosts(3, returning)
+
+    launch, _ = place_and_launch(hosts, hosts, JOB, 10, False, others={"b"})
+
+    assert (LaunchResult(1), [([(ONE, 1)], False, ["c0"])]) == (launch, hosts.placed)
+
+
 def test_nothing_is_placed_without_ready_pods() -> None:
     """A repeated call finds the pods of the first no longer READY."""
     hosts = Hosts(1, [])
