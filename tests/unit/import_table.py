@@ -264,7 +264,7 @@ MAY: dict[str, May] = {
         ),
         ("grpc",),
     ),
-    "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR, "services.role_settings")),
+    "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR, "peloton.extras", "services.role_settings")),
     "services.host_monitors": May(("peloton.model", "peloton.scheduling", *_HOSTMGR)),
     "services.runtime": May(
         (*_INSIDE, "peloton.extras", "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)

@@ -247,7 +247,7 @@ def test_one_cluster_is_as_ever() -> None:
 
 
 def test_the_chosen_cluster_places_and_launches_by_itself() -> None:
-    """Nothing is leased. A cluster without a host is passed over, pods that return to another cluster are left to it,
+    """No host is leased. A cluster without a host is passed over, pods that return to another cluster are left to it,
     and a host manager of the last release gets a lease.
     """
     clusters = Clusters(a=0, b=2, c=1)
@@ -284,7 +284,7 @@ def test_a_gang_is_launched_by_one_call_in_one_cluster() -> None:
 
 
 def test_pods_that_spread_are_placed_by_lease() -> None:
-    """Their bound on skew covers all clusters, which are counted between the lease and the launch."""
+    """The bound on skew covers all clusters, whose pods are counted between the lease and the launch."""
     clusters = Clusters(a=2, b=2)
     spread = replace(ONE, layout=Layout((Spread("rack", 1, True),)))
     clusters.gangs, clusters.new = [ReadyGang(spread, ((0, 1),))], {"a", "b"}
