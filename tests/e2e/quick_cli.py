@@ -33,8 +33,8 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
 
 
 @contextmanager
-def quick_cli(folder: Path) -> Iterator[Path]:
-    """Yield a folder for the PATH, in which ``peloton`` works until the block ends."""
+def quick_cli(folder: Path, *modules: str) -> Iterator[Path]:
+    """Yield a folder for the PATH, in which ``peloton`` works until the block ends. ``modules`` are loaded as well."""
     path, caller = folder / "orders", folder / "bin" / "peloton"
     caller.parent.mkdir()
     caller.write_text(CALLER.format(python=sys.executable, path=str(path), streams=STREAMS))
@@ -42,7 +42,7 @@ def quick_cli(folder: Path) -> Iterator[Path]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
         listener.listen()
-        command = [sys.executable, "-m", "tests.e2e.quick_cli", str(listener.fileno())]
+        command = [sys.executable, "-m", "tests.e2e.quick_cli", str(listener.fileno()), *modules]
         with subprocess.Popen(command, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL) as server:
             try:
                 yield caller.parent
@@ -80,11 +80,18 @@ def become(order: dict[str, object], streams: list[int]) -> None:
 if __name__ == "__main__":
     from cli.main import main
 
-    for name in LOADED:
+    for name in (*LOADED, *sys.argv[2:]):
         importlib.import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     caller, order, streams = accept_orders(socket.socket(fileno=int(sys.argv[1])))
     become(order, streams)
+    leave = os._exit
+
+    def report(code: int) -> None:
+        caller.send(str(code).encode())
+        leave(code)
+
+    os._exit = report  # type: ignore[assignment]  # some commands end so
     code = 1
     try:
         main()

@@ -8,23 +8,35 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from services.lab.local.control import control_file
+from tests.e2e.quick_cli import quick_cli
 from tests.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("up")
 
 
-def up(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli.main", "up", "--port", "0", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+Up = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_a_data_folder_belongs_to_one_cluster(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """Return a function that runs `peloton up` until it ends."""
+    with quick_cli(tmp_path_factory.mktemp("up"), "services.lab.local.cluster") as folder:
+
+        def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+            command = [folder / "peloton", "up", "--port", "0", *arguments]
+            return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+        yield run
+
+
+def test_a_data_folder_belongs_to_one_cluster(up: Up, tmp_path: Path) -> None:
     """A second `peloton up` in the same folder names the process that uses it, and starts nothing."""
     with (tmp_path / "lock").open("w") as lock:
         lock.write("4711")
@@ -37,7 +49,7 @@ def test_a_data_folder_belongs_to_one_cluster(tmp_path: Path) -> None:
     assert f"data folder {tmp_path} is in use by the `peloton up` with pid 4711" in result.stderr
 
 
-def test_a_bad_hosts_file_is_reported_at_once(tmp_path: Path) -> None:
+def test_a_bad_hosts_file_is_reported_at_once(up: Up, tmp_path: Path) -> None:
     """The error names host, field, bounds and value."""
     hosts = tmp_path / "hosts.yaml"
     hosts.write_text("- {name: a, cpus: -2, mem: 10, disk: 10}\n")
@@ -50,7 +62,7 @@ def test_a_bad_hosts_file_is_reported_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["nonsense://x", "postgresql+psycopg://user:secret@127.0.0.1:1/none"])
-def test_a_database_that_cannot_be_used_is_named(url: str, tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_used_is_named(up: Up, url: str, tmp_path: Path) -> None:
     """The error names the database and not its password."""
     result = up("--data", str(tmp_path), "--database", url)
 
@@ -60,7 +72,7 @@ def test_a_database_that_cannot_be_used_is_named(url: str, tmp_path: Path) -> No
     assert "internal error" not in result.stderr
 
 
-def test_names_of_clusters_are_unique(tmp_path: Path) -> None:
+def test_names_of_clusters_are_unique(up: Up, tmp_path: Path) -> None:
     """Duplicate and malformed names, and names combined with a hosts file, are refused."""
     hosts = tmp_path / "hosts.yaml"
     hosts.write_text("- {name: a}\n")
@@ -76,7 +88,7 @@ def test_names_of_clusters_are_unique(tmp_path: Path) -> None:
     assert "a hosts file describes one cluster" in with_file.stderr
 
 
-def test_a_missing_temporal_server_is_named() -> None:
+def test_a_missing_temporal_server_is_named(up: Up) -> None:
     """The error names the address, whether nothing listens there or another server does."""
     (port,) = free_ports(1)
 
@@ -93,7 +105,7 @@ def test_a_missing_temporal_server_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["peloton.db", "temporal.db"])
-def test_a_damaged_file_is_named(name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(up: Up, name: str, tmp_path: Path) -> None:
     """The error names the damaged file before any part starts."""
     (tmp_path / name).write_text("not a database" * 100)
 
@@ -117,7 +129,18 @@ def test_a_hangup_ends_the_cluster_in_order(tmp_path: Path) -> None:
     """A hangup ends all processes and removes the control file. Files in the data folder are readable by their user
     only."""
     data, (port,) = tmp_path / "data", free_ports(1)
-    command = [sys.executable, "-m", "cli.main", "up", "--port", str(port), "--data", str(data), "--simulate", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.e2e.forked_up",
+        "up",
+        "--port",
+        str(port),
+        "--data",
+        str(data),
+        "--simulate",
+        "2",
+    ]
     before, hangup = os.umask(0o022), signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
