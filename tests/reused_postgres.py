@@ -24,17 +24,25 @@ DO $$ DECLARE name text; has_rows boolean; BEGIN
 END $$
 """
 _RESTORE_ROWS = """
-DO $$ DECLARE name text; has_rows boolean; changed text[] := '{}'; BEGIN
+DO $$ DECLARE name text; has_rows boolean; large text[] := ARRAY[]::text[]; BEGIN
   FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
-    EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', name) INTO has_rows;
-    IF has_rows THEN changed := changed || format('public.%I', name); END IF;
+    IF pg_relation_size(format('public.%I', name)::regclass) > {large_bytes} THEN
+      large := large || format('public.%I', name);
+    ELSE
+      EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', name) INTO has_rows;
+      IF has_rows THEN EXECUTE format('DELETE FROM public.%I', name); END IF;
+    END IF;
   END LOOP;
-  IF changed <> '{}' THEN EXECUTE 'TRUNCATE ' || array_to_string(changed, ', ') || ' RESTART IDENTITY CASCADE'; END IF;
+  IF cardinality(large) > 0 THEN EXECUTE 'TRUNCATE ' || array_to_string(large, ', ') || ' CASCADE'; END IF;
+  PERFORM setval(format('public.%I', sequencename)::regclass, start_value, false)
+  FROM pg_sequences WHERE schemaname = 'public' AND last_value IS NOT NULL;
   FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'kept' LOOP
     EXECUTE format('INSERT INTO public.%I TABLE kept.%I', name, name);
   END LOOP;
 END $$
 """
+"""Small tables are deleted from: to truncate them makes new files, and every session forgets its plans."""
+LARGE_BYTES = 1 << 18
 _END_TRANSACTIONS = """
 SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
@@ -51,11 +59,12 @@ class ReusedPostgres:
         self._made: list[sa.Engine] = []
         self._admin = psycopg.connect(self.url, autocommit=True)
         self._admin.execute(_KEEP_ROWS)
+        self._admin.execute("SET session_replication_role = replica")  # deletes in any order
 
-    def restore(self) -> None:
-        """Remove the rows of the last test, and end transactions that it left open."""
+    def restore(self, large_bytes: int = LARGE_BYTES) -> None:
+        """Remove the rows of the last test, and end transactions that it left open. Larger tables are truncated."""
         self._admin.execute(_END_TRANSACTIONS)
-        self._admin.execute(_RESTORE_ROWS)
+        self._admin.execute(_RESTORE_ROWS.format(large_bytes=large_bytes))
 
     @contextmanager
     def reusing_engines(self) -> Iterator[None]:

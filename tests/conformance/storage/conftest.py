@@ -49,8 +49,16 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"sqlite:///{tmp_path / 'storage.db'}"
         return
     database: ReusedPostgres = request.getfixturevalue("reused_postgres")
-    database.restore()
+    if "new_tables" in request.fixturenames:
+        database.restore(large_bytes=0)
+    else:
+        database.restore()
     yield database.url
+
+
+@pytest.fixture
+def new_tables() -> None:
+    """Mark a test of plans, which depend on what tables held before."""
 
 
 @pytest.fixture

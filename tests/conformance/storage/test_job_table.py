@@ -166,6 +166,7 @@ def test_what_matches_is_counted_up_to_a_bound(storage: Storage, monkeypatch: py
     assert JobCount(0, is_exact=False) == storage.job_table.count(JobFilter(name_part="nosuch"))
 
 
+@pytest.mark.usefixtures("new_tables")
 @pytest.mark.parametrize("states", [frozenset[JobState](), frozenset({JobState.FAILED})])
 def test_an_index_alone_counts_the_jobs_of_pools(storage: Storage, states: frozenset[JobState]) -> None:
     """The query reads no row of a job for its state."""

@@ -158,6 +158,7 @@ def test_labels_of_jobs_change_and_go(storage: Storage) -> None:
     assert [] == names(storage, labels=[("tier", "new")])
 
 
+@pytest.mark.usefixtures("new_tables")
 @pytest.mark.parametrize(
     ("query", "index"),
     [
