@@ -1,0 +1,53 @@
+"""Access of the bridge to Peloton: calls to role api over one channel."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import grpc.aio
+
+from peloton.api.client import CHANNEL_OPTIONS, target
+from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
+from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
+from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
+from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceStub
+
+if TYPE_CHECKING:
+    from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerAsyncStub
+    from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceAsyncStub
+    from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceAsyncStub
+    from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceAsyncStub
+
+
+class Backend:
+    """Client of role api for one event loop. ``addresses`` are HOST:PORT, or several separated by commas.
+
+    Raises InvalidArgument.
+    """
+
+    def __init__(self, addresses: str) -> None:
+        self._target = target(addresses)
+
+    @cached_property
+    def channel(self) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(self._target, options=list(CHANNEL_OPTIONS))
+
+    async def close(self) -> None:
+        await self.channel.close()
+
+    @cached_property
+    def jobs(self) -> JobServiceAsyncStub:
+        return JobServiceStub(self.channel)
+
+    @cached_property
+    def pods(self) -> PodServiceAsyncStub:
+        return PodServiceStub(self.channel)
+
+    @cached_property
+    def pools(self) -> ResourceManagerAsyncStub:
+        return ResourceManagerStub(self.channel)
+
+    @cached_property
+    def watches(self) -> WatchServiceAsyncStub:
+        return WatchServiceStub(self.channel)
