@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from functools import cache
 
 from peloton.api.mesos_access import MesosAccess
+from services.other_variables import CONFIG
 from services.role_settings import read_mesos_access
 from services.setting_rules import CLI
 from services.settings import load
-from services.settings_table import CONFIG, SETTINGS
+from services.settings_table import SETTINGS
 
 TIMEOUT_S = 20.0
 

@@ -6,7 +6,7 @@ import click
 
 from cli.command import Command
 
-ROLE_NAMES = ("api", "worker", "resmgr", "hostmgr", "web")
+ROLE_NAMES = ("api", "worker", "resmgr", "hostmgr", "web", "aurorabridge")
 config_option = click.option(
     "--config", metavar="FILE", default="", help="The TOML file of settings. PELOTON_CONFIG names it, too."
 )
@@ -21,8 +21,8 @@ def serve(roles: tuple[str, ...], upgrade_schema: bool, config: str, migrate: bo
     """Run one or more ROLES in this process, in the foreground, until SIGTERM or Ctrl-C.
 
     Settings in the environment or in a file say where Temporal (PELOTON_TEMPORAL), the database (PELOTON_DATABASE,
-    required) and Mesos (PELOTON_MESOS) are; `peloton settings` and docs/settings.md have all of them. Role web needs
-    only PELOTON_API. Invalid settings end the command with exit code 2 before any role starts.
+    required) and Mesos (PELOTON_MESOS) are; `peloton settings` and docs/settings.md have all of them. Roles web
+    and aurorabridge need only PELOTON_API. Invalid settings end the command with exit code 2 before any role starts.
 
     \b
     Examples:

@@ -148,6 +148,7 @@ def check_clusters(context: click.Context, parameter: click.Parameter, names: tu
 )
 @click.option("--no-mesos", is_flag=True, help="Start the emulated Kubernetes without an emulated Mesos.")
 @click.option("--no-web", is_flag=True, help="Serve no web pages.")
+@click.option("--no-aurora", is_flag=True, help="Serve no Aurora API.")
 def up(**options: Any) -> None:
     """Run the local cluster: Temporal, three emulated hosts and every role of Peloton, until Ctrl-C.
 
@@ -166,8 +167,8 @@ def up(**options: Any) -> None:
     refuse_conflicts(options)
     from services.lab.local.cluster import LocalSettings
 
-    web, simulate = not options.pop("no_web"), options.pop("simulate") or 0
-    asyncio.run(_run(LocalSettings(web=web, simulate=simulate, **options)))
+    web, bridge, simulate = not options.pop("no_web"), not options.pop("no_aurora"), options.pop("simulate") or 0
+    asyncio.run(_run(LocalSettings(web=web, bridge=bridge, simulate=simulate, **options)))
 
 
 def refuse_conflicts(options: Mapping[str, Any]) -> None:
@@ -219,6 +220,8 @@ async def _run(settings: object) -> None:
             report("up", f"ready: API {cluster.addresses}, {temporal}")
             if cluster.web_url:
                 report("up", f"pages: {cluster.web_url}/{cluster.web_port_note}")
+            if cluster.bridge_url:
+                report("up", f"Aurora's API: {cluster.bridge_url}")
             if cluster.kubernetes is not None:
                 config = shlex.quote(str(cluster.kubernetes.kubeconfig))
                 report("up", f"Kubernetes: kubectl --kubeconfig {config} get pods --all-namespaces --watch")

@@ -39,12 +39,13 @@ def check_found(found: Mapping[str, Found], roles: Collection[str]) -> Settings:
 
 def check(settings: Settings, roles: Collection[str]) -> None:
     """Raise InvalidArgument when one of the roles could not run with the settings. Nothing is started or connected."""
-    if set(roles) - {"web"}:
+    if set(roles) - {"web", "aurorabridge"}:
         settings.require_database()
-    if settings.host in ANY_ADDRESS and not settings.advertise and (dialled := {"resmgr", "hostmgr"} & set(roles)):
+    dialled = {"resmgr", "hostmgr", *(["aurorabridge"] if settings.aurora_zookeeper else ())} & set(roles)
+    if settings.host in ANY_ADDRESS and not settings.advertise and dialled:
         raise InvalidSettings(
             f"{PREFIX}ADVERTISE must be set for role {min(dialled)}: {PREFIX}HOST={settings.host} is no address that "
-            f"other roles can connect to; want the name of this host"
+            f"others can connect to; want the name of this host"
         )
     manages_hosts = "hostmgr" in roles
     if manages_hosts and settings.kubernetes:

@@ -56,7 +56,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WEB = "web"
+WEB, BRIDGE = "web", "aurorabridge"
+CLIENTS = {WEB: ("web", "starlette"), BRIDGE: ("aurora", "thriftpy2")}
+"""The roles that need the API alone, each with the extra of its packages and one of them."""
 TEMPORAL_RETRY_S = 0.5
 SERVER_GRACE_S = 2.0
 GARBAGE = (20_000, 20, 50)
@@ -152,12 +154,16 @@ async def _run_roles(settings: Settings, roles: Sequence[str], upgrade: bool, he
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    if WEB in roles:
-        require_extra("web", "starlette", "role web")
-    if set(roles) == {WEB}:  # it needs the API alone
-        from services.web import server
-
-        return await server.run(settings, stop, partial(health.note, WEB, ""))
+    clients = [role for role in CLIENTS if role in roles]
+    for role in clients:
+        require_extra(*CLIENTS[role], f"role {role}")
+    if len(clients) == len(set(roles)):
+        async with asyncio.TaskGroup() as group:
+            for role in clients:
+                group.create_task(_run_client(role, settings, stop, health), name=role)
+            await asyncio.sleep(0)
+            _collect_garbage()
+        return
     load_plugins()
     database = settings.require_database()
     config = temporal_connection.connect_config(settings.temporal, settings.temporal_namespace)
@@ -185,12 +191,17 @@ async def _run_roles(settings: Settings, roles: Sequence[str], upgrade: bool, he
             for role in dict.fromkeys(roles):
                 group.create_task(ROLES[role](shared, stop), name=role)
             await asyncio.sleep(0)  # each begins with its imports
-            gc.freeze()  # to scan long-lived objects would take a quarter of each start, and most of each end
-            gc.set_threshold(*GARBAGE)
-            gc.enable()
+            _collect_garbage()
     finally:
         channels.close()
         storage.close()
+
+
+def _collect_garbage() -> None:
+    """Enable the garbage collector after the imports of the roles."""
+    gc.freeze()  # to scan long-lived objects would take a quarter of each start, and most of each end
+    gc.set_threshold(*GARBAGE)
+    gc.enable()
 
 
 async def run_api(shared: Shared, stop: asyncio.Event) -> None:
@@ -483,10 +494,17 @@ async def _serve_hosts(
     return Leading(port, end, failed)
 
 
-async def run_web(shared: Shared, stop: asyncio.Event) -> None:
-    from services.web import server
+async def _run_client(role: str, settings: Settings, stop: asyncio.Event, health: ProcessHealth) -> None:
+    """Run a role that needs the API alone."""
+    if role == WEB:
+        from services.web import server
+    else:
+        from services.aurorabridge import server
+    await server.run(settings, stop, partial(health.note, role, ""))
 
-    await server.run(shared.settings, stop, partial(shared.health.note, WEB, ""))
+
+def _client(role: str) -> Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]:
+    return lambda shared, stop: _run_client(role, shared.settings, stop, shared.health)
 
 
 def _fail(loop: asyncio.AbstractEventLoop, failed: asyncio.Future[None], why: str) -> None:
@@ -518,7 +536,8 @@ ROLES: dict[str, Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]] =
     "worker": run_worker,
     "resmgr": run_resmgr,
     "hostmgr": run_hostmgr,
-    WEB: run_web,
+    WEB: _client(WEB),
+    BRIDGE: _client(BRIDGE),
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import Field, dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 PREFIX = "PELOTON_"
-ROLES = ("api", "worker", "resmgr", "hostmgr", "web")
+ROLES = ("api", "worker", "resmgr", "hostmgr", "web", "aurorabridge")
 CLI = "cli"
 """Commands that read logs and open sessions reach agents themselves, by settings of the host manager."""
 DAY_S = 24 * 3600
@@ -61,6 +61,8 @@ MASTER = Form(
     "HOST:PORT or zk://HOSTS/PATH; for TLS set PELOTON_MESOS_TLS=true",
     lambda text: is_address(text) or re.fullmatch(r"zk://\S+", text),
 )
+ZOOKEEPER = pattern("zk://HOST:PORT,HOST:PORT/PATH", r"zk://[^\s/]+(/[^\s/]+)+")
+POOL_PATH = pattern("/PATH of a pool", r"(/[^\s/]+)+")
 CLUSTER = Form("at most 63 letters, digits, dots, dashes and underscores, the first a letter or digit", is_cluster_name)
 WORD = pattern("text without blanks", r"\S+")
 

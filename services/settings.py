@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from peloton.errors import InvalidSettings
+from services.other_variables import CONFIG, OTHER_PREFIXES, OTHER_VARIABLES
 from services.setting_rules import PREFIX, Setting, Together, mask
-from services.settings_table import CONFIG, OTHER_PREFIXES, OTHER_VARIABLES, SETTINGS, TOGETHER
+from services.settings_table import SETTINGS, TOGETHER
 from services.settings_table import Settings as Settings
 
 DEFAULT = "default"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from services.other_variables import OTHER_PREFIXES, OTHER_VARIABLES
 from services.setting_rules import Setting, Together
-from services.settings_table import OTHER_PREFIXES, OTHER_VARIABLES, SETTINGS, TOGETHER
+from services.settings_table import SETTINGS, TOGETHER
 
 OPENING = """# Settings
 

@@ -14,12 +14,13 @@ from services.setting_rules import (
     DAY_S,
     ENDPOINT,
     MASTER,
+    POOL_PATH,
     PORT_MAX,
-    PREFIX,
     ROLES,
     URL,
     WEEK_S,
     WORD,
+    ZOOKEEPER,
     Together,
     is_ascending,
     is_ascending_or_off,
@@ -30,6 +31,7 @@ from services.setting_rules import (
 )
 
 ALL = " ".join(ROLES)
+BRIDGE = "aurorabridge"
 SERVERS = "api worker resmgr hostmgr"
 AGENTS = f"hostmgr web {CLI}"
 
@@ -176,11 +178,11 @@ class Settings:
         low=0,
         high=WEEK_S,
     )
-    host: str = setting("127.0.0.1", "api resmgr hostmgr web", "address to listen on", form=WORD)
+    host: str = setting("127.0.0.1", "api resmgr hostmgr web aurorabridge", "address to listen on", form=WORD)
     advertise: str = setting(
         "",
-        "resmgr hostmgr",
-        "host by which other roles reach this one; empty: `PELOTON_HOST`. Must be set when that is 0.0.0.0",
+        "resmgr hostmgr aurorabridge",
+        "host by which other roles and clients reach this one; empty: `PELOTON_HOST`. Must be set when that is 0.0.0.0",
         form=WORD,
     )
     port: int = setting(5397, "api", "port of the public API", low=1, high=PORT_MAX)
@@ -195,8 +197,8 @@ class Settings:
     )
     api: str = setting(
         "127.0.0.1:5397",
-        "web",
-        "where role `web` finds the API: `HOST:PORT`, or several with commas; of all roles it needs this alone",
+        "web aurorabridge",
+        "where roles `web` and `aurorabridge` find the API: `HOST:PORT`, or several with commas; they need this alone",
         form=ADDRESSES,
     )
     web_port: int = setting(5398, "web", "port of the [web pages](web.md); 0 picks a free one", low=0, high=PORT_MAX)
@@ -204,6 +206,50 @@ class Settings:
         "",
         "web",
         "host names by which browsers may request the pages, with commas; `localhost` and addresses are always allowed",
+    )
+    aurora_port: int = setting(5396, BRIDGE, "port of the Aurora bridge; 0 picks a free one", low=0, high=PORT_MAX)
+    aurora_zookeeper: str = setting(
+        "",
+        BRIDGE,
+        "node of ZooKeeper under which each bridge registers itself, as Aurora's clients look for a scheduler: "
+        "`zk://HOST:PORT,HOST:PORT/aurora/scheduler`; empty: none",
+        form=ZOOKEEPER,
+    )
+    aurora_pool: str = setting(
+        "/AuroraBridge", BRIDGE, "path of the pool of its jobs; created if it is not there", form=POOL_PATH
+    )
+    aurora_gpu_pool: str = setting(
+        "/GPUAuroraBridge", BRIDGE, "path of the pool of its jobs that ask for gpus", form=POOL_PATH
+    )
+    aurora_thermos: str = setting(
+        "",
+        BRIDGE,
+        "path or URL of the Thermos executor, such as `/usr/share/aurora/bin/thermos_executor.pex`; empty: pods run "
+        "the command of the first process of their task without Thermos",
+        form=WORD,
+    )
+    aurora_thermos_flags: str = setting(
+        "--preserve_env --nosetuid-health-checks --nosetuid --no-create-user",
+        BRIDGE,
+        "command line of the Thermos executor",
+        may_be_empty=True,
+    )
+    aurora_thermos_resources: str = setting("", BRIDGE, "files fetched with the Thermos executor, with commas")
+    aurora_thermos_cpu: float = setting(0.0, BRIDGE, "cpus of the Thermos executor itself", low=0, high=1_000)
+    aurora_thermos_memory_mib: int = setting(0, BRIDGE, "memory of the Thermos executor in MiB", low=0, high=1_000_000)
+    aurora_in_place: bool = setting(False, BRIDGE, "whether updates prefer the host that an instance was on")
+    aurora_pod_runs_depth: int = setting(
+        6, BRIDGE, "runs of each instance that `getTasksWithoutConfigs` returns", low=1, high=100
+    )
+    aurora_tasks_max: int = setting(
+        1_000, BRIDGE, "tasks up to which it returns more than two runs of each instance", low=1, high=1_000_000
+    )
+    aurora_kafka_url: str = setting(
+        "",
+        BRIDGE,
+        "URL of a topic of a Kafka REST proxy to which one bridge sends each change of a task, such as "
+        "`http://HOST:PORT/topics/TOPIC`; empty: none does",
+        form=URL,
     )
     cached_workflows: int = setting(
         0,
@@ -547,23 +593,3 @@ TOGETHER = (
     Together(("mover_return_after_s", "mover_return_after_max_s"), is_ascending, "the first no more than the second"),
     Together(("mover_hosts_at_a_time", "mover_hosts_per_hour"), is_ascending, "the first no more than the second"),
 )
-
-CONFIG = f"{PREFIX}CONFIG"
-OTHER_VARIABLES = {
-    CONFIG: "TOML file of settings, for all roles and commands that read settings; `--config FILE` names it too",
-    f"{PREFIX}ADDRESS": "commands: address of the API, as `--address`",
-    f"{PREFIX}TIMEOUT": "commands: timeout of a call, as `--timeout`",
-    f"{PREFIX}JOBMGR_URL": "commands: address for calls about jobs, as `--jobmgr`",
-    f"{PREFIX}RESMGR_URL": "commands: address for calls about pools, as `--resmgr`",
-    f"{PREFIX}HOSTMGR_URL": "commands: address for calls about hosts, as `--hostmgr`",
-    f"{PREFIX}JOB_ID": "pods: id of the job; Peloton sets it",
-    f"{PREFIX}INSTANCE_ID": "pods: number of the instance; Peloton sets it",
-    f"{PREFIX}TASK_ID": "pods: JOB-INSTANCE; Peloton sets it",
-    f"{PREFIX}SIMULATE_SECONDS": "pods on simulated hosts: seconds until they end, see [minicluster](minicluster.md)",
-    f"{PREFIX}SIMULATE_SHARE": "pods on simulated hosts: share of their resources that they use",
-}
-"""The variables that are no settings of roles: commands and pods read them."""
-OTHER_PREFIXES = {
-    f"{PREFIX}TEST_": "tests, see CONTRIBUTING.md",
-    f"{PREFIX}BENCH_": "benchmarks, see [benchmarks](benchmarks.md)",
-}

@@ -12,6 +12,7 @@ from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceStub
+from services.aurorabridge.settings import DEFAULTS, BridgeSettings
 
 if TYPE_CHECKING:
     from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerAsyncStub
@@ -26,8 +27,9 @@ class Backend:
     Raises InvalidArgument.
     """
 
-    def __init__(self, addresses: str) -> None:
+    def __init__(self, addresses: str, settings: BridgeSettings = DEFAULTS) -> None:
         self._target = target(addresses)
+        self.settings = settings
 
     @cached_property
     def channel(self) -> grpc.aio.Channel:

@@ -23,5 +23,5 @@ class Refusal(Exception):
 
 
 def done() -> Any:
-    """Return the result of methods that have none: clients require one, and Aurora's bridge sends an empty list of tiers."""
+    """Return the result of methods that have none: clients require one, and the original sends one of tiers."""
     return api.Result(getTierConfigResult=api.GetTierConfigResult())

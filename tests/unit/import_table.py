@@ -49,7 +49,13 @@ _WAKES = May(
     ("temporalio",),
 )
 _CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
-_SETTINGS = ("services.role_settings", "services.setting_rules", "services.settings", "services.settings_table")
+_SETTINGS = (
+    "services.other_variables",
+    "services.role_settings",
+    "services.setting_rules",
+    "services.settings",
+    "services.settings_table",
+)
 _CLI_OTHERS = ("click", "google", "grpc", "rich", "yaml")
 
 _MINICLUSTER = tuple(
@@ -73,8 +79,11 @@ MAY: dict[str, May] = {
     # The shell, in processes. A service reaches another one through its client, and storage through its repositories.
     "services.setting_rules": May(("peloton.model.ids",)),
     "services.settings_table": May(("peloton.errors", "services.setting_rules")),
-    "services.settings_page": May(("services.setting_rules", "services.settings_table")),
-    "services.settings": May(("peloton.errors", "services.setting_rules", "services.settings_table")),
+    "services.other_variables": May(("services.setting_rules",)),
+    "services.settings_page": May(("services.other_variables", "services.setting_rules", "services.settings_table")),
+    "services.settings": May(
+        ("peloton.errors", "services.other_variables", "services.setting_rules", "services.settings_table")
+    ),
     "services.role_settings": May(
         (
             *("peloton.api.mesos_access", "peloton.errors", "services.hostmgr.kubernetes.settings"),
@@ -214,8 +223,16 @@ MAY: dict[str, May] = {
         ),
         ("httptools", "orjson", "websockets", "yaml"),
     ),
+    "services.asgi_server": May(("peloton.errors",), ("starlette", "uvicorn")),
+    "services.aurorabridge": May(
+        ("peloton.api", "peloton.errors", "peloton.model", "services.asgi_server", "services.settings"),
+        ("google", "grpc", "kazoo", "orjson", "starlette", "thriftpy2", "uvicorn"),
+    ),
     "services.web": May(
-        ("peloton.api", "peloton.errors", "peloton.model", "services.role_settings", "services.settings"),
+        (
+            *("peloton.api", "peloton.errors", "peloton.model"),
+            *("services.asgi_server", "services.role_settings", "services.settings"),
+        ),
         ("google", "grpc", "orjson", "starlette", "uvicorn"),  # which serves WebSockets by the package of that name
     ),
     "services.worker": May(

@@ -122,7 +122,7 @@ def test_variables_are_settings_of_their_role(role: str) -> None:
     except InvalidArgument as error:
         pytest.fail(error.message)
 
-    if role == "web":
+    if role in ("web", "aurorabridge"):
         assert f"api:{load(services()['api'].environment).port}" == settings.api
     else:
         assert "@postgres:5432/" in settings.database
@@ -301,7 +301,7 @@ def test_the_image_has_what_production_needs() -> None:
     users = [arguments for name, arguments in last if name == "USER"]
 
     assert "--without-pip" in made.split()
-    assert shlex.split(install)[-1] == ".[web,postgres]"
+    assert shlex.split(install)[-1] == ".[aurora,web,postgres]"
     assert [step for step in steps if re.search(r"\b(pip|apt|apt-get)\b", step)] == []
     assert users == ["10001:10001"]
 

@@ -31,8 +31,8 @@ def connect_to_postgresql() -> None:
     make_engine("postgresql://peloton@127.0.0.1:1/peloton")
 
 
-def run_pages() -> None:
-    asyncio.run(runtime._run(load({"PELOTON_API": "127.0.0.1:1"}), ["web"], False))
+def run_alone(role: str) -> None:
+    asyncio.run(runtime._run(load({"PELOTON_API": "127.0.0.1:1"}), [role], False))
 
 
 def make_driver() -> None:
@@ -45,10 +45,14 @@ def make_driver() -> None:
     [
         ("psycopg", connect_to_postgresql, "PostgreSQL needs psycopg, which is not installed: pip install "
          "'peloton-temporal[postgres]'"),
-        ("starlette", run_pages, "role web needs starlette, which is not installed: pip install "
+        ("starlette", lambda: run_alone("web"), "role web needs starlette, which is not installed: pip install "
          "'peloton-temporal[web]'"),
+        ("thriftpy2", lambda: run_alone("aurorabridge"), "role aurorabridge needs thriftpy2, which is not installed: "
+         "pip install 'peloton-temporal[aurora]'"),
         ("starlette", lambda: start_local(web=True), "the role web of a local cluster needs starlette, which is not "
          "installed: pip install 'peloton-temporal[local]'"),
+        ("thriftpy2", lambda: start_local(bridge=True), "the role aurorabridge of a local cluster needs thriftpy2, "
+         "which is not installed: pip install 'peloton-temporal[local]'"),
     ],
 )  # fmt: skip
 def test_a_missing_package_names_its_extra(

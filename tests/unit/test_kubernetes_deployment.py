@@ -54,10 +54,15 @@ def test_settings_are_settings() -> None:
 def test_ports_are_those_of_the_settings() -> None:
     """A container listens on the ports of the config map."""
     settings = _find_named("ConfigMap", "peloton")["data"]
-    listens = {role: _container(role)["ports"][0]["containerPort"] for role in ("api", "resmgr", "hostmgr", "web")}
+    listens = {role: _container(role)["ports"][0]["containerPort"] for role in (*ROLE_NAMES,) if role != "worker"}
     expected = {role: int(settings[f"PELOTON_{role.upper()}_PORT"]) for role in ("resmgr", "hostmgr")}
 
-    assert {"api": Settings().port, "web": Settings().web_port, **expected} == listens
+    assert {
+        "api": Settings().port,
+        "web": Settings().web_port,
+        "aurorabridge": Settings().aurora_port,
+        **expected,
+    } == listens
 
 
 def test_only_the_host_manager_has_a_token() -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from peloton.errors import InvalidSettings
 from services.lab.local.cluster import QUICKER, LocalCluster, LocalSettings, own_defaults
+from services.other_variables import OTHER_VARIABLES
 from services.role_settings import load_for
 from services.setting_rules import Setting, mask
 from services.settings import Settings, find, is_unknown, list_given, load
-from services.settings_table import OTHER_VARIABLES, SETTINGS
+from services.settings_table import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = [one for one in SETTINGS.values() if one.kind in ("int", "float")]
@@ -154,8 +155,11 @@ def test_a_role_that_others_connect_to_advertises_an_address() -> None:
         with pytest.raises(InvalidSettings, match=rf"PELOTON_ADVERTISE must be set for role {role}: PELOTON_HOST=0"):
             load_for([role, "api"], environment)
         assert "h7" == load_for([role, "api"], environment | {"PELOTON_ADVERTISE": "h7"}).advertised
+    registers = environment | {"PELOTON_AURORA_ZOOKEEPER": "zk://zk:2181/aurora/scheduler"}
+    with pytest.raises(InvalidSettings, match=r"PELOTON_ADVERTISE must be set for role aurorabridge"):
+        load_for(["aurorabridge"], registers)
 
-    assert "0.0.0.0" == load_for(["api", "worker"], environment).host
+    assert "0.0.0.0" == load_for(["api", "worker", "aurorabridge"], environment).host
 
 
 def test_all_faults_are_named() -> None:

@@ -14,6 +14,8 @@ SERVICES = Path(__file__).resolve().parents[2] / "services"
 SERVERS = {"api", "worker", "resmgr", "hostmgr"}
 AGENTS = {"hostmgr", "web", CLI}
 READERS = {
+    "aurorabridge/server.py": {"aurorabridge"},
+    "aurorabridge/settings.py": {"aurorabridge"},
     "cluster_drivers.py": {"hostmgr"},
     "host_monitors.py": {"hostmgr"},
     "resmgr/settings.py": {"resmgr"},
@@ -21,7 +23,7 @@ READERS = {
     "web/server.py": {"web"},
     "role_settings.py:read_mesos_access": AGENTS,
     "role_settings.py:read_kubernetes_settings": {"hostmgr"},
-    "runtime.py:_run": {*SERVERS, "web"},
+    "runtime.py:_run": {*SERVERS, "web", "aurorabridge"},
     "runtime.py:_run_roles": SERVERS,
     "runtime.py:run_api": {"api"},
     "runtime.py:run_worker": {"worker"},
@@ -32,7 +34,7 @@ READERS = {
     "runtime.py:_lead": {"resmgr", "hostmgr"},
     "runtime.py:_wakers": {"api", "resmgr", "hostmgr"},
     "settings_table.py:require_database": SERVERS,
-    "settings_table.py:advertised": {"resmgr", "hostmgr"},
+    "settings_table.py:advertised": {"resmgr", "hostmgr", "aurorabridge"},
 }
 """The roles that run a function, or all functions of a module."""
 ELSEWHERE = {"role_settings.py:check", "teardown.py:tear_down"}

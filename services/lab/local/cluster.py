@@ -23,7 +23,7 @@ from services.lab.local import data_files, kubernetes
 from services.lab.local.kubernetes import LocalKubernetes
 from services.lab.local.part import Part
 from services.lab.local.ports import POD_PORTS, Taken
-from services.lab.local.roles import ROLES, WEB, is_role, several
+from services.lab.local.roles import BRIDGE, ROLES, WEB, is_role, several
 from services.lab.local.temporal_server import (
     answers,
     is_reachable,
@@ -36,6 +36,7 @@ from services.settings import list_given, load
 READY_TIMEOUT_S = 120.0
 TEMPORAL_UI_PORT = 8233
 WEB_PORT = 5398
+BRIDGE_PORT = 5396
 AGENT_TIMEOUT_S = 5.0
 PREFETCH_URL = "PELOTON_PREFETCH_URL"
 HEALTH_FILE = "PELOTON_HEALTH_FILE"
@@ -97,6 +98,7 @@ class LocalSettings:
     kubernetes: int | None = None  # simulated nodes; 0: three with processes; None: no Kubernetes
     no_mesos: bool = False  # the emulated Kubernetes alone
     web: bool = False  # whether it serves web pages
+    bridge: bool = False  # whether it serves Aurora's API
 
 
 class LocalCluster:
@@ -109,15 +111,18 @@ class LocalCluster:
         self.data_dir = settings.data_dir or Path(tempfile.mkdtemp(prefix="peloton-"))
         self._taken = Taken()
         self._has_port = not settings.port or self._taken.take(settings.port)
-        own_ports = 6 + len(settings.more_clusters)
-        port, temporal_port, ui_port, web_port, mesos_port, kubernetes_port, *more_ports = self._taken.some(
-            own_ports + settings.apis - 1
+        own_ports = 7 + len(settings.more_clusters)
+        port, temporal_port, ui_port, web_port, bridge_port, mesos_port, kubernetes_port, *more_ports = (
+            self._taken.some(own_ports + settings.apis - 1)
         )
         self.port = settings.port or port
         self.api_ports = [self.port, *more_ports[len(settings.more_clusters) :]]
-        # Pages and the Web UI have their usual ports when the API has a fixed one; clusters on free ports leave them.
+        # Pages, the bridge and the Web UI have their usual ports when the API has a fixed one; clusters on free ports
+        # leave them.
         self.ui_port = TEMPORAL_UI_PORT if settings.port and self._taken.take(TEMPORAL_UI_PORT) else ui_port
         self.web_port = WEB_PORT if settings.port and settings.web and self._taken.take(WEB_PORT) else web_port
+        usual = settings.port and settings.bridge and self._taken.take(BRIDGE_PORT)
+        self.bridge_port = BRIDGE_PORT if usual else bridge_port
         self.temporal = settings.temporal or f"127.0.0.1:{temporal_port}"
         self.mesos = settings.mesos or f"127.0.0.1:{mesos_port}"
         more = zip(settings.more_clusters, more_ports, strict=False)  # the rest are ports of apis
@@ -164,6 +169,11 @@ class LocalCluster:
         return f"http://127.0.0.1:{self.web_port}" if self.settings.web else ""
 
     @property
+    def bridge_url(self) -> str:
+        """Return the URL of Aurora's API; empty when it is not served."""
+        return f"http://127.0.0.1:{self.bridge_port}/api" if self.settings.bridge else ""
+
+    @property
     def web_port_note(self) -> str:
         """Return why the web pages are not at their usual port, in brackets, or "": they are, or none was fixed."""
         if not self.settings.port or self.web_port == WEB_PORT:
@@ -196,6 +206,8 @@ class LocalCluster:
             require_extra("local", "starlette", "the role web of a local cluster")
         if not self.settings.no_mesos or self.more_masters:
             require_pymesos("a local cluster with Mesos")
+        if self.settings.bridge:
+            require_extra("local", "thriftpy2", "the role aurorabridge of a local cluster")
         if self.settings.temporal and not await is_reachable(
             self.temporal, {**os.environ, **self.settings.environment}
         ):
@@ -316,6 +328,9 @@ class LocalCluster:
         if self.settings.web:
             own = {"PELOTON_API": self.addresses, "PELOTON_WEB_PORT": str(self.web_port)}
             add(WEB, [*python, "cli.main", "serve", WEB], PELOTON_TEMPORAL_UI=self.ui_url, **own)
+        if self.settings.bridge:
+            own = {"PELOTON_API": self.addresses, "PELOTON_AURORA_PORT": str(self.bridge_port)}
+            add(BRIDGE, [*python, "cli.main", "serve", BRIDGE], **own)
         if self.kubernetes is not None:
             self._describe_kubernetes(self.kubernetes, add)
 
@@ -399,6 +414,8 @@ class LocalCluster:
             return f"the API at {away[0]}"
         if self.settings.web and not answers(f"127.0.0.1:{self.web_port}"):
             return "the web pages"
+        if self.settings.bridge and not answers(f"127.0.0.1:{self.bridge_port}"):
+            return "Aurora's API"
         if not any(r.reservation for r in root.poolinfo.config.resources):
             return "the capacity of the root pool"
         return ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 ROLES = ("hostmgr", "resmgr", "api", "worker")
 """The roles of every local cluster, in this order."""
-WEB = "web"
+WEB, BRIDGE = "web", "aurorabridge"
 
 
 def is_role(part: str) -> bool:
     """Report whether a part is a role: ``hostmgr``, or ``hostmgr-b`` of another cluster."""
-    return part.partition("-")[0] in (*ROLES, WEB)
+    return part.partition("-")[0] in (*ROLES, WEB, BRIDGE)
 
 
 def several(role: str, count: int) -> list[str]:

@@ -31,22 +31,22 @@ def test_options_are_settings(run: Run, clusters: list[LocalSettings], tmp_path:
     run(
         f"up --data {tmp_path} --simulate 3 --simulation {file} --port 0 --database sqlite:// --temporal t:7233 "
         "--workers 2 --apis 3 --image-download 1.5 --sandbox-retention 2 --pass-env A --pass-env B "
-        "--enforce-disk-quota --cluster west --kubernetes --no-web"
+        "--enforce-disk-quota --cluster west --kubernetes --no-web --no-aurora"
     )
     run(f"up --hosts {file}")
     run("up --mesos m:5050 --kubernetes 7")
     run("up --kubernetes --no-mesos")
 
     assert clusters == [
-        LocalSettings(web=True),
+        LocalSettings(web=True, bridge=True),
         LocalSettings(
             data_dir=tmp_path, simulate=3, simulation_file=file, port=0, database="sqlite://", temporal="t:7233",
             workers=2, apis=3, image_download_s=1.5, sandbox_retention_h=2, pass_env=("A", "B"),
-            enforce_disk_quota=True, more_clusters=("west",), kubernetes=0, web=False,
+            enforce_disk_quota=True, more_clusters=("west",), kubernetes=0, web=False, bridge=False,
         ),
-        LocalSettings(web=True, hosts_file=file),
-        LocalSettings(web=True, mesos="m:5050", kubernetes=7),
-        LocalSettings(web=True, kubernetes=0, no_mesos=True),
+        LocalSettings(web=True, bridge=True, hosts_file=file),
+        LocalSettings(web=True, bridge=True, mesos="m:5050", kubernetes=7),
+        LocalSettings(web=True, bridge=True, kubernetes=0, no_mesos=True),
     ]  # fmt: skip
 
 

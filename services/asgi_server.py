@@ -1,0 +1,64 @@
+"""Server of the HTTP applications of roles."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from peloton.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 2
+"""Time for calls in flight to end at shutdown, in seconds."""
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the runtime."""
+        yield
+
+
+async def serve(
+    app: ASGIApp,
+    role: str,
+    host: str,
+    port: int,
+    *,
+    stop: asyncio.Event,
+    serves: Callable[[int], None],
+    end: Callable[[], Awaitable[None]] | None = None,
+    **config: Any,
+) -> None:
+    """Serve until ``stop``, then call ``end`` and give calls in flight their time. ``serves`` is called with the port
+    when clients can connect; ``config``: more of uvicorn's. Raises Unavailable when the port is in use.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+        except OSError as error:
+            raise Unavailable(f"role {role} cannot listen on {host}:{port}: {error.strerror}") from error
+        settings = uvicorn.Config(
+            app, access_log=False, log_config=None, log_level="warning", timeout_graceful_shutdown=GRACE_S,
+            server_header=False, **config,
+        )  # fmt: skip
+        server = _Server(settings)
+        running = asyncio.create_task(server.serve([listening]), name=role)
+        serves(listening.getsockname()[1])  # connections wait in the socket until the server takes them
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if end is not None:
+            await end()
+        server.should_exit = True
+        await running

@@ -1,0 +1,7 @@
+"""The methods of Aurora's API that the bridge serves. It refuses the others of the API as the original does."""
+
+from __future__ import annotations
+
+from services.aurorabridge.method import Method
+
+METHODS: dict[str, Method] = {}

@@ -1,0 +1,36 @@
+"""Server of role aurorabridge."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from services import asgi_server
+from services.aurorabridge.app import create_app
+from services.aurorabridge.backend import Backend
+from services.aurorabridge.connection import Connection
+from services.aurorabridge.methods import METHODS
+from services.aurorabridge.settings import read_bridge_settings
+from services.settings import Settings
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 2_000
+
+
+async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None]) -> None:
+    """Serve until ``stop``; call ``serves`` when clients can connect. Raises Unavailable when the port is in use,
+    InvalidArgument for invalid addresses.
+    """
+    backend = Backend(settings.api, read_bridge_settings(settings))
+
+    def listens(port: int) -> None:
+        log.info("Aurora's API at http://%s:%d/api", settings.host, port)
+        serves()
+
+    await asgi_server.serve(
+        create_app(backend, METHODS), "aurorabridge", settings.host, settings.aurora_port, stop=stop, serves=listens,
+        http=Connection, ws="none", limit_concurrency=CONNECTIONS_MAX,
+    )  # fmt: skip
+    await backend.close()
