@@ -1,8 +1,8 @@
 """The executor of a task: Thermos with the task's configuration as its data, or Mesos's own with one command line.
 
-Data for Thermos is the configuration in Thrift's binary form with all sets in one order: equal configurations have equal
-data, and cause no restart. Without Thermos a pod runs the command line of the task's first process, and a label of the
-pod keeps the configuration of the executor for clients that read it.
+Data for Thermos is the configuration in Thrift's binary form with all sets in one order: equal configurations have
+equal data, and cause no restart. Without Thermos a pod runs the command line of the task's first process, and a label
+of the pod keeps the configuration of the executor for clients that read it.
 """
 
 from __future__ import annotations

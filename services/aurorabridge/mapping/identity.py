@@ -1,4 +1,4 @@
-"""Identity of jobs and pods: a job key is a job's name and its labels, and metadata of a task are labels of its pods."""
+"""Identity of jobs and pods: a job key is a job's name and its labels; metadata of a task are labels of its pods."""
 
 from __future__ import annotations
 
