@@ -9,6 +9,7 @@ import grpc.aio
 
 from peloton.api.client import CHANNEL_OPTIONS, target
 from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
+from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceStub
@@ -16,6 +17,7 @@ from services.aurorabridge.settings import DEFAULTS, BridgeSettings
 
 if TYPE_CHECKING:
     from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerAsyncStub
+    from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerAsyncStub
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceAsyncStub
     from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceAsyncStub
     from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceAsyncStub
@@ -45,6 +47,10 @@ class Backend:
     @cached_property
     def pods(self) -> PodServiceAsyncStub:
         return PodServiceStub(self.channel)
+
+    @cached_property
+    def tasks(self) -> TaskManagerAsyncStub:
+        return TaskManagerStub(self.channel)
 
     @cached_property
     def pools(self) -> ResourceManagerAsyncStub:

@@ -20,6 +20,7 @@ from thriftpy2.transport.memory import TCyMemoryBuffer
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.apachemesos.apachemesos_pb2 import PodSpec as MesosSpec
 from peloton.model.text import quote
+from services.aurorabridge.bounds import Malformed, scan
 from services.aurorabridge.mapping.resources import port_names
 from services.aurorabridge.method import Refusal
 from services.aurorabridge.thrift import api
@@ -192,8 +193,9 @@ def decode_task(data: bytes) -> Any:
     """Return the task in the data of an executor. Raises Refusal."""
     task = api.TaskConfig()
     try:
+        scan(data, 0, api.TaskConfig)
         TCyBinaryProtocol(TCyMemoryBuffer(data)).read_struct(task)
-    except (TException, EOFError, ValueError, MemoryError) as error:
+    except (Malformed, TException, ValueError) as error:
         raise Refusal(f"the data of the pod's executor is no task of Aurora: {error}") from error
     return task
 

@@ -348,6 +348,25 @@ def test_the_configuration_of_the_executor_is_read_back(thermos: executor.Thermo
     assert ("AuroraExecutor", json.loads(thermos_data())) == (read.name, json.loads(read.data))
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"a",
+        b"\x0b\x00\x1e\x7f\xff\xff\xff",
+        b"\x0e\x00\x14\x0c\x7f\xff\xff\xff",
+        b"\x0b\x00\x1e\x00\x00\x00\x01\xff\x00",
+    ],
+)
+def test_data_of_others_are_refused(data: bytes) -> None:
+    """A client of v1alpha may have stored anything; the decoder would loop for hours over sizes that are claimed."""
+    spec = spec_of(THERMOS)
+    spec.default_spec.mesos_spec.executor_spec.data = data
+
+    with pytest.raises(Refusal, match="is no task of Aurora"):
+        task_config_of(spec.default_spec, spec)
+
+
 COMMANDS = {
     "plain": ("sleep 100", "sleep 100"),
     "ports": ("serve {{thermos.ports[http-x]}}", "serve ${PORT_HTTP_X}"),
