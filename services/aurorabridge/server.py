@@ -10,6 +10,7 @@ from services import asgi_server
 from services.aurorabridge.app import create_app
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.connection import Connection
+from services.aurorabridge.discovery import Member, keep_registered
 from services.aurorabridge.methods import METHODS
 from services.aurorabridge.settings import read_bridge_settings
 from services.settings import Settings
@@ -24,13 +25,22 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
     InvalidArgument for invalid addresses.
     """
     backend = Backend(settings.api, read_bridge_settings(settings))
+    running: list[asyncio.Task[None]] = []
 
     def listens(port: int) -> None:
         log.info("Aurora's API at http://%s:%d/api", settings.host, port)
+        if settings.aurora_zookeeper:
+            member = Member(settings.aurora_zookeeper, settings.advertised, port)
+            running.append(asyncio.create_task(keep_registered(member), name="member of the ServerSet"))
         serves()
+
+    async def end() -> None:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     await asgi_server.serve(
         create_app(backend, METHODS), "aurorabridge", settings.host, settings.aurora_port, stop=stop, serves=listens,
-        http=Connection, ws="none", limit_concurrency=CONNECTIONS_MAX,
+        end=end, http=Connection, ws="none", limit_concurrency=CONNECTIONS_MAX,
     )  # fmt: skip
     await backend.close()
