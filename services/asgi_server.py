@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 GRACE_S = 2
 """Time for calls in flight to end at shutdown, in seconds."""
+BACKLOG = 2048
+"""Connections that wait until the server takes them."""
 
 
 class _Server(uvicorn.Server):
@@ -46,11 +48,12 @@ async def serve(
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, port))
+            listening.listen(BACKLOG)
         except OSError as error:
             raise Unavailable(f"role {role} cannot listen on {host}:{port}: {error.strerror}") from error
         settings = uvicorn.Config(
             app, access_log=False, log_config=None, log_level="warning", timeout_graceful_shutdown=GRACE_S,
-            server_header=False, **config,
+            server_header=False, backlog=BACKLOG, **config,
         )  # fmt: skip
         server = _Server(settings)
         running = asyncio.create_task(server.serve([listening]), name=role)

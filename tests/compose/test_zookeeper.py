@@ -1,0 +1,75 @@
+"""The bridge registers in the release of ZooKeeper that docker-compose.yml names."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from services.aurorabridge.discovery import Member
+from tests.compose.images import CannotFetch, jars_and_postgres
+from tests.nightly import NIGHTLY
+from tests.ports import free_ports
+from tests.waiting import timeout_s
+
+pytestmark = [NIGHTLY, pytest.mark.xdist_group("compose"), pytest.mark.timeout(600)]
+SERVER = "org.apache.zookeeper.server.ZooKeeperServerMain"
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> Iterator[str]:
+    """Run a ZooKeeper; yield its address."""
+    try:
+        jars = jars_and_postgres() / "jars"
+    except (CannotFetch, subprocess.CalledProcessError) as error:
+        pytest.skip(f"ZooKeeper cannot be had: {error}")
+    [port] = free_ports(1)
+    options = ["-Dzookeeper.admin.enableServer=false", "-cp", f"{jars}/*"]
+    with (tmp_path / "log").open("w") as log:
+        argv = ["java", *options, SERVER, str(port), str(tmp_path / "data")]
+        process = subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(is_met: Callable[[], bool], what: str) -> None:
+    began_s = time.monotonic()
+    while not is_met():
+        assert time.monotonic() - began_s < timeout_s(), what
+        time.sleep(0.1)
+
+
+def test_a_member_lasts_as_long_as_its_bridge(zookeeper: str) -> None:
+    """It is made when the server answers, made again when its session is gone, and goes with its bridge."""
+    member = Member(f"zk://{zookeeper}/aurora/scheduler", "b1", 5396)
+    watching = KazooClient(hosts=zookeeper, timeout=10)
+    watching.start(timeout=120)
+
+    def members() -> dict[str, Any]:
+        member.check()
+        names = watching.get_children("/aurora/scheduler") if watching.exists("/aurora/scheduler") else []
+        return {n: json.loads(watching.get(f"/aurora/scheduler/{n}")[0]) for n in names if n.startswith("member_")}
+
+    wait_for(lambda: len(members()) == 1, "the member is there")
+    [(first, data)] = members().items()
+    thief = KazooClient(hosts=zookeeper, client_id=member._client.client_id)
+    thief.start()
+    thief.stop()  # it ends the session of both
+    thief.close()
+    wait_for(lambda: [*members()] not in ([], [first]), "a member of the next session")
+
+    assert {"host": "b1", "port": 5396} == data["additionalEndpoints"]["http"]
+    assert 1 == len(members())
+    member.close()
+    assert ["_aurorabridge_node"] == watching.get_children("/aurora/scheduler")
+    watching.stop()
+    watching.close()
