@@ -49,7 +49,7 @@ def wait_for(is_met: Callable[[], bool], what: str) -> None:
 
 
 def test_a_member_lasts_as_long_as_its_bridge(zookeeper: str) -> None:
-    """It is made when the server answers, made again when its session is gone, and goes with its bridge."""
+    """A member appears when the server answers, again when its session is gone, and leaves with its bridge."""
     member = Member(f"zk://{zookeeper}/aurora/scheduler", "b1", 5396)
     watching = KazooClient(hosts=zookeeper, timeout=10)
     watching.start(timeout=120)

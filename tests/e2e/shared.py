@@ -54,7 +54,7 @@ def _hosts(count: int, **more: Any) -> tuple[dict[str, Any], ...]:
     return tuple({"name": f"h{n}", "cpus": 4, "mem": 2048, "disk": 20_000, **more} for n in range(count))
 
 
-THREE_HOSTS = Value("three hosts", _hosts(3, gpus=1), {"web": True}, cpus=12)
+THREE_HOSTS = Value("three hosts", _hosts(3, gpus=1), {"web": True, "bridge": True}, cpus=12)
 """Pods are processes; each host has a gpu."""
 FIVE_HOSTS = Value("five hosts", _hosts(5), cpus=20)
 """Pods are processes."""

@@ -193,7 +193,7 @@ def test_an_oversized_body_is_refused_before_it_is_read() -> None:
 
 
 async def test_calls_wait_for_those_that_are_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many calls as allowed are carried out at a time, the next ones wait, and those beyond are refused."""
+    """Calls beyond those that are carried out at a time wait, and those beyond the second bound are refused."""
     monkeypatch.setattr(app, "CALLS_MAX", 2)
     monkeypatch.setattr(app, "CALLS_HELD_MAX", 3)
     running, most, go = 0, 0, asyncio.Event()
