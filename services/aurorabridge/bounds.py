@@ -1,19 +1,17 @@
-"""Bounded reading of structs: a scan of Thrift's binary encoding before the library decodes it, and a reader of JSON.
+"""Rules of structs that clients send, and the scan of a binary message by them before the library decodes it.
 
-Both read one struct of a known type and refuse what no client of Aurora sends: sizes beyond the message, other types
-than those of the fields, unions without exactly one member, and structs without the fields that give them a meaning.
-Fields that the type does not have are skipped.
+The scan refuses what no client of Aurora sends: sizes beyond the message, other types than those of the fields, unions
+without exactly one member, and structs without the fields that give them a meaning. Fields that the type does not have
+are skipped.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from thriftpy2.thrift import TType
 
-from peloton.model.text import quote
 from services.aurorabridge.thrift import api
 
 DEPTH_MAX = 32
@@ -41,8 +39,7 @@ REQUIRED = {
 UNIONS = frozenset(api.__thrift_meta__["unions"])
 
 _WIDTHS = {TType.BOOL: 1, TType.BYTE: 1, TType.I16: 2, TType.I32: 4, TType.I64: 8, TType.DOUBLE: 8}
-_INTEGERS = {TType.BYTE: 8, TType.I16: 16, TType.I32: 32, TType.I64: 64}
-_NAMES = {
+NAMES = {
     TType.BOOL: "tf",
     TType.BYTE: "i8",
     TType.I16: "i16",
@@ -68,13 +65,7 @@ def scan(data: bytes, start: int, struct: Any) -> tuple[int, int]:
     return found.struct(start, struct, 0), found.values
 
 
-def read_json(tree: object, struct: Any) -> tuple[Any, int]:
-    """Return the struct that the parsed JSON has, and the number of its values."""
-    found = _Json()
-    return found.struct(tree, struct, 0), found.values
-
-
-class _Counted:
+class Counted:
     def __init__(self) -> None:
         self.values = 0
 
@@ -89,14 +80,14 @@ class _Counted:
         self.count(size)
 
 
-class _Scan(_Counted):
+class _Scan(Counted):
     def __init__(self, data: bytes) -> None:
         super().__init__()
         self._data = data
 
     def struct(self, at: int, struct: Any, depth: int) -> int:
         """Return the end of a struct; without a type all of its fields are skipped."""
-        _check_depth(depth)
+        check_depth(depth)
         specs: Mapping[int, Any] = struct.thrift_spec if struct is not None else {}
         names = []
         while kind := self._number(at, 1):
@@ -104,14 +95,14 @@ class _Scan(_Counted):
             at += 3
             self.count(1)
             if field in specs:
-                wanted, name, spec = _parse_field(specs[field])
+                wanted, name, spec = parse_field(specs[field])
                 if kind != wanted:
-                    _refuse_type(struct, name, _NAMES.get(kind, f"type {kind}"), wanted)
+                    refuse_type(struct, name, NAMES.get(kind, f"type {kind}"), wanted)
                 names.append(name)
                 at = self._value(at, kind, spec, depth + 1, True)
             else:
                 at = self._value(at, kind, None, depth + 1, False)
-        _check_fields(struct, names)
+        check_fields(struct, names)
         return at + 1
 
     def _value(self, at: int, kind: int, spec: Any, depth: int, is_known: bool) -> int:
@@ -124,7 +115,7 @@ class _Scan(_Counted):
             return self._string(at, is_known)
         if kind == TType.STRUCT:
             return self.struct(at, spec, depth)
-        _check_depth(depth)
+        check_depth(depth)
         if kind in (TType.LIST, TType.SET):
             given, size = self._number(at, 1), self._number(at + 1, 4)
             return self._members(at + 5, size, ((given, spec),), depth, is_known)
@@ -140,9 +131,9 @@ class _Scan(_Counted):
             return self._within(at)
         members = []
         for given, spec in kinds:
-            wanted, inner = _split(spec) if is_known else (given, None)
+            wanted, inner = split(spec) if is_known else (given, None)
             if given != wanted:
-                raise Malformed(f"a container has members of type {given}, want {_NAMES[wanted]}")
+                raise Malformed(f"a container has members of type {given}, want {NAMES[wanted]}")
             members.append((given, inner))
         if len(members) == 1 and (width := _WIDTHS.get(members[0][0])):
             return self._within(at + size * width)
@@ -172,79 +163,21 @@ class _Scan(_Counted):
         return end
 
 
-class _Json(_Counted):
-    def struct(self, node: object, struct: Any, depth: int) -> Any:
-        _check_depth(depth)
-        if not isinstance(node, dict):
-            raise Malformed(f"{struct.__name__} is {_kind_of(node)} in JSON, want an object of field numbers")
-        found, specs = struct(), struct.thrift_spec
-        names = []
-        for number, cell in node.items():
-            self.count(1)
-            field = int(number) if number.isdecimal() and len(number) <= 5 else -1
-            if field not in specs:
-                continue
-            wanted, name, spec = _parse_field(specs[field])
-            if not isinstance(cell, dict) or len(cell) != 1:
-                raise Malformed(f"{struct.__name__}.{name} is {_kind_of(cell)} in JSON, want an object of one type")
-            [(given, value)] = cell.items()
-            if given != _NAMES[wanted]:
-                _refuse_type(struct, name, quote(given), wanted)
-            names.append(name)
-            setattr(found, name, self._value(value, wanted, spec, depth + 1))
-        _check_fields(struct, names)
-        return found
-
-    def _value(self, node: Any, kind: int, spec: Any, depth: int) -> Any:
-        if kind == TType.STRUCT:
-            return self.struct(node, spec, depth)
-        if kind in (TType.LIST, TType.SET, TType.MAP):
-            _check_depth(depth)
-            return self._map(node, spec, depth) if kind == TType.MAP else self._list(node, spec, depth)
-        if kind == TType.STRING and isinstance(node, str) and len(node) <= STRING_BYTES_MAX:
-            return node
-        if kind == TType.BOOL and node in (0, 1) and isinstance(node, int):
-            return bool(node)
-        if kind == TType.DOUBLE and type(node) in (int, float) and math.isfinite(node):
-            return float(node)
-        if kind in _INTEGERS and type(node) is int and node.bit_length() < _INTEGERS[kind]:
-            return node
-        raise Malformed(f"{_kind_of(node)} in JSON is no value of type {_NAMES[kind]}")
-
-    def _list(self, node: Any, spec: Any, depth: int) -> list[Any]:
-        wanted, inner = _split(spec)
-        if not isinstance(node, list) or len(node) < 2 or node[1] != len(node) - 2:
-            raise Malformed("a list or set in JSON is not [type, size, member...]")
-        self.check_members(len(node) - 2)
-        if node[0] != _NAMES[wanted] and len(node) > 2:
-            raise Malformed(f"a container has members of type {quote(str(node[0]))}, want {_NAMES[wanted]}")
-        return [self._value(one, wanted, inner, depth + 1) for one in node[2:]]
-
-    def _map(self, node: Any, spec: Any, depth: int) -> dict[Any, Any]:
-        keys, (wanted, inner) = _split(spec[0])[0], _split(spec[1])
-        if not isinstance(node, list) or len(node) != 4 or not isinstance(node[3], dict) or node[2] != len(node[3]):
-            raise Malformed("a map in JSON is not [type, type, size, object]")
-        self.check_members(len(node[3]))
-        if node[3] and node[:2] != [_NAMES[keys], _NAMES[wanted]]:
-            raise Malformed(f"a map in JSON has other types than {_NAMES[keys]} and {_NAMES[wanted]}")
-        return {key: self._value(value, wanted, inner, depth + 1) for key, value in node[3].items()}
-
-
-def _parse_field(spec: tuple[Any, ...]) -> tuple[int, str, Any]:
+def parse_field(spec: tuple[Any, ...]) -> tuple[int, str, Any]:
     """Return type, name and the type of members of a field of the library's table."""
     return spec[0], spec[1], spec[2] if len(spec) == 4 else None
 
 
-def _split(spec: Any) -> tuple[int, Any]:
+def split(spec: Any) -> tuple[int, Any]:
     return spec if isinstance(spec, tuple) else (spec, None)
 
 
-def _check_depth(depth: int) -> None:
+def check_depth(depth: int) -> None:
     if depth > DEPTH_MAX:
         raise Malformed(f"structs and containers are nested deeper than {DEPTH_MAX}")
 
 
-def _check_fields(struct: Any, names: list[str]) -> None:
+def check_fields(struct: Any, names: list[str]) -> None:
     if struct in UNIONS and len(names) != 1:
         raise Malformed(f"union {struct.__name__} has {len(names)} members ({', '.join(names)}), want one")
     for name in REQUIRED.get(struct, ()):
@@ -252,10 +185,5 @@ def _check_fields(struct: Any, names: list[str]) -> None:
             raise Malformed(f"{struct.__name__} has no {name}")
 
 
-def _refuse_type(struct: Any, name: str, given: str, wanted: int) -> NoReturn:
-    raise Malformed(f"{struct.__name__}.{name} is {given}, want {_NAMES[wanted]}")
-
-
-def _kind_of(node: object) -> str:
-    kinds = {dict: "an object", list: "an array", str: "a string", bool: "a truth value", type(None): "null"}
-    return kinds.get(type(node), "a number")
+def refuse_type(struct: Any, name: str, given: str, wanted: int) -> NoReturn:
+    raise Malformed(f"{struct.__name__}.{name} is {given}, want {NAMES[wanted]}")

@@ -9,13 +9,13 @@ from enum import Enum
 from typing import Any
 
 import orjson
-from thriftpy2.protocol.apache_json import TApacheJSONProtocol
 from thriftpy2.protocol.cybin import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TCyMemoryBuffer
 
 from peloton.model.text import quote
-from services.aurorabridge.bounds import DEPTH_MAX, VALUES_MAX, Malformed, read_json, scan
+from services.aurorabridge.bounds import DEPTH_MAX, VALUES_MAX, Malformed, scan
+from services.aurorabridge.json_structs import read_json, to_json
 from services.aurorabridge.thrift import api
 
 SERVICES = {"ReadOnlyScheduler": api.ReadOnlyScheduler, "AuroraSchedulerManager": api.AuroraSchedulerManager}
@@ -150,9 +150,11 @@ def write_answer(head: Head, response: Any) -> bytes:
     else:
         result = getattr(SERVICES[head.service], f"{head.method}_result")
         answer, kind = result(success=response), TMessageType.REPLY
+    if head.encoding is Encoding.JSON:
+        return orjson.dumps([1, head.method, kind, head.seqid, to_json(answer)])
     transport = TCyMemoryBuffer()
-    protocol = (TApacheJSONProtocol if head.encoding is Encoding.JSON else TCyBinaryProtocol)(transport)
-    if head.encoding is not Encoding.BARE:
+    protocol = TCyBinaryProtocol(transport)
+    if head.encoding is Encoding.BINARY:
         protocol.write_message_begin(head.method, kind, head.seqid)
     protocol.write_struct(answer)
     written: bytes = transport.getvalue()

@@ -13,8 +13,9 @@ import pytest
 from thriftpy2.thrift import TType
 
 from services.aurorabridge import bounds
-from services.aurorabridge.bounds import DEPTH_MAX, MEMBERS_MAX, Malformed, read_json, scan
+from services.aurorabridge.bounds import DEPTH_MAX, MEMBERS_MAX, Malformed, scan
 from services.aurorabridge.envelopes import Encoding, Fault, read_arguments, read_head, write_answer
+from services.aurorabridge.json_structs import read_json
 from services.aurorabridge.thrift import api
 from tests.unit.aurorabridge.calling import ENCODINGS
 from tests.unit.aurorabridge.test_transport import UPDATE
