@@ -260,7 +260,7 @@ async def kill_tasks(backend: Backend, args: Any) -> Any:
     job = (await find_job(backend, name)).job
     if job is None:
         raise Refusal(f"job {name} not found")
-    count, named = job.job_info.spec.instance_count, set(args.instances or ())
+    count, named = job.job_info.spec.instance_count, frozenset(args.instances or ())
     if not named or named == set(range(count)):
         await backend.jobs.StopJob(svc.StopJobRequest(**_at(job)))
         return done()

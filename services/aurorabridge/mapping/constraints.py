@@ -12,6 +12,7 @@ from services.aurorabridge.mapping import identity
 from services.aurorabridge.method import Refusal
 from services.aurorabridge.thrift import api
 
+Kind = LabelConstraint.Kind.ValueType
 _HOST = "host"
 _LABEL, _AND, _OR = Constraint.CONSTRAINT_TYPE_LABEL, Constraint.CONSTRAINT_TYPE_AND, Constraint.CONSTRAINT_TYPE_OR
 _ON_PODS, _ON_HOSTS = LabelConstraint.LABEL_CONSTRAINT_KIND_POD, LabelConstraint.LABEL_CONSTRAINT_KIND_HOST
@@ -48,7 +49,7 @@ def _part(constraint: Any, name: str) -> Constraint:
     return Constraint(type=_OR, or_constraint=pod_pb2.OrConstraint(constraints=values))
 
 
-def _label(kind: LabelConstraint.Kind, key: str, value: str, requirement: int) -> Constraint:
+def _label(kind: Kind, key: str, value: str, requirement: int) -> Constraint:
     is_limit = kind == _ON_PODS
     condition = (
         LabelConstraint.LABEL_CONSTRAINT_CONDITION_LESS_THAN

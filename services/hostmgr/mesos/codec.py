@@ -20,6 +20,7 @@ from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.model.secret import Secret
 from services.hostmgr.driver import PodLaunch, PodOnHost, PodReport, PodTemplate, Token, UseSample
+from services.hostmgr.mesos.executors import NAME, PREFIX, assigned_task, is_of_aurora, split
 from services.hostmgr.mesos.isolators import ALL, Isolators
 from services.hostmgr.mesos.reasons import cause_of
 
@@ -122,8 +123,10 @@ class TaskTemplate:
             container["volumes"] = [*container.get("volumes", ()), *map(_secret_volume, template.secrets)]
         if config.HasField("executor"):
             self._rest["executor"] = _dict(config.executor)
-            self._command = own_user | self._rest["executor"].pop("command", {})
-            self._command_env += self._command.pop("environment", {}).get("variables", [])
+            if given := self._rest["executor"].pop("command", {}):
+                self._command = own_user | given
+                self._command_env += self._command.pop("environment", {}).get("variables", [])
+        self._aurora_task = config.executor.data if is_of_aurora(config) else None
         self._named_check = config.healthCheck if config.healthCheck.httpCheck.portName else None
         """A check that asks another port for each pod."""
         if config.HasField("healthCheck"):
@@ -133,7 +136,9 @@ class TaskTemplate:
         """Return why Mesos, or this agent, cannot run the task; else ""."""
         return self.refusal or (isolators.secrets_refusal(hostname) if self._has_secrets else "")
 
-    def task_info(self, pod: PodLaunch, agent_id: str, resources: list[Json], isolators: Isolators = ALL) -> Json:
+    def task_info(
+        self, pod: PodLaunch, agent_id: str, resources: list[Json], isolators: Isolators = ALL, hostname: str = ""
+    ) -> Json:
         instance_id = pod.pod_id.instance_id
         name = f"{self._job_id}-{instance_id}"
         environment = [
@@ -173,6 +178,8 @@ class TaskTemplate:
             info["executor"] = {**info["executor"], "command": command}
         else:
             info["command"] = command
+        if self._aurora_task is not None:
+            self._assign(info, assigned_task(self._aurora_task, pod.pod_id, agent_id, hostname, all_ports))
         if all_ports:
             info["discovery"] = {
                 "visibility": "EXTERNAL",
@@ -180,6 +187,15 @@ class TaskTemplate:
                 "ports": {"ports": [{"name": n, "number": number} for n, number in all_ports.items()]},
             }
         return info
+
+    def _assign(self, info: Json, task: bytes) -> None:
+        """Give a task the executor of its own that runs a task of Aurora. Both have the data: Thermos reads the
+        task's."""
+        data = b64encode(task).decode()
+        executor = {**info["executor"], "executor_id": {"value": f"{PREFIX}{info['task_id']['value']}"}}
+        info["resources"], own = split(info["resources"], executor.pop("resources", ()))
+        info["executor"] = executor | {"name": NAME, "data": data} | ({"resources": own} if own else {})
+        info["data"] = data
 
 
 def _dict(message: Any) -> Json:
@@ -274,7 +290,7 @@ def samples_of(rows: Sequence[Json], framework_id: str) -> list[UseSample]:
 def _pod_id(text: str) -> PodId | None:
     """Return None for a task or executor that is not Peloton's."""
     try:
-        pod_id = PodId.parse(text)
+        pod_id = PodId.parse(text.removeprefix(PREFIX))
         parse_job_id(pod_id.job_id)
     except ValueError:
         return None

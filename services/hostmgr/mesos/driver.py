@@ -251,7 +251,7 @@ class MesosDriver(Callbacks):
                         continue
                     operations += found[0]
                     resources.append(found[1])
-                tasks.append(task.task_info(pod, claim.host_id, resources, here))
+                tasks.append(task.task_info(pod, claim.host_id, resources, here, claim.hostname))
                 taken.append(pod.pod_id)
             if offer_ids:
                 calls.append(accept_call(offer_ids, tasks, operations))

@@ -8,6 +8,7 @@ from peloton.errors import NotFound
 from peloton.model.ids import Hostname
 from services.hostmgr.driver import PodOnHost, Sandbox
 from services.hostmgr.mesos.agent_watch import AgentWatch
+from services.hostmgr.mesos.executors import PREFIX
 from services.hostmgr.mesos.operator import Operator, container_of, stderr_path
 
 # The executor of Mesos logs to the same file as the command.
@@ -25,9 +26,14 @@ class Sandboxes:
         if agent is None or not agent.address:
             raise NotFound(f"host {pod.hostname} is not registered with Mesos")
         state = self._operator.agent_state(agent.address)
-        run = f"slaves/{pod.host_id}/frameworks/{framework_id}/executors/{pod.pod_id}/runs/latest"
-        paths = self._operator.browse(agent.address, f"{state['flags']['work_dir']}/{run}")
-        return Sandbox(agent.address, tuple(paths), master, container_of(state, framework_id, str(pod.pod_id)))
+        folder = f"{state['flags']['work_dir']}/slaves/{pod.host_id}/frameworks/{framework_id}/executors"
+        executor_id = str(pod.pod_id)
+        try:
+            paths = self._operator.browse(agent.address, f"{folder}/{executor_id}/runs/latest")
+        except OSError:
+            executor_id = f"{PREFIX}{executor_id}"
+            paths = self._operator.browse(agent.address, f"{folder}/{executor_id}/runs/latest")
+        return Sandbox(agent.address, tuple(paths), master, container_of(state, framework_id, executor_id))
 
     def output_tail(self, pod: PodOnHost, framework_id: str, limit_bytes: int) -> bytes:
         """Return the end of the pod's stderr, without lines of the executor. Raises OSError, ValueError."""

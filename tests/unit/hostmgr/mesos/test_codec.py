@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from typing import Any
 
 import orjson
 import pytest
 from google.protobuf.json_format import ParseDict
+from thriftpy2.protocol.cybin import TCyBinaryProtocol
+from thriftpy2.transport.memory import TCyMemoryBuffer
 
 from peloton.api.convert import new_job_record
 from peloton.api.v0.job import job_pb2
@@ -16,6 +19,8 @@ from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.model.secret import Secret
+from services.aurorabridge.mapping.executor import encode
+from services.aurorabridge.thrift import api
 from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.mesos.agents import AgentReader
 from services.hostmgr.mesos.codec import TaskTemplate, acknowledge_call, report_of
@@ -112,6 +117,61 @@ def test_a_task_with_an_executor_has_no_command() -> None:
     ]
     variables = pairs(plain["executor"]["command"]["environment"]["variables"], "name")
     assert {"A": "1", "MODE": "x", **IDS} == variables
+
+
+AURORA: dict[str, Any] = {
+    "command": {"value": "./thermos", "environment": {"variables": [{"name": "A", "value": "1"}]}},
+    "ports": [{"name": "http"}, {"name": "admin", "value": 8080}],
+    "executor": {
+        "type": "CUSTOM",
+        "executorId": {"value": "PLACEHOLDER"},
+        "data": b64encode(encode(api.TaskConfig(tier="preferred"))).decode(),
+        "resources": [
+            {"name": "cpus", "type": "SCALAR", "scalar": {"value": 0.25}},
+            {"name": "mem", "type": "SCALAR", "scalar": {"value": 128}},
+        ],
+    },
+}
+
+
+def test_an_executor_of_aurora_gets_its_task() -> None:
+    """Each pod has an executor of its own, whose command is the pod's; both have the AssignedTask."""
+    held = [*RESOURCES, {"name": "mem", "type": "SCALAR", "scalar": {"value": 128.0}}]
+    made = TaskTemplate(template(AURORA), "west").task_info(launch(3, 2, (31000,)), "agent-1", held, hostname="h1")
+    executor = made["executor"]
+    assigned = api.AssignedTask()
+    TCyBinaryProtocol(TCyMemoryBuffer(b64decode(made["data"]))).read_struct(assigned)
+
+    assert (f"thermos-{JOB}-3-2", "AuroraExecutor", made["data"]) == (
+        executor["executor_id"]["value"],
+        executor["name"],
+        executor["data"],
+    )
+    assert (
+        api.AssignedTask(
+            taskId=f"{JOB}-3-2",
+            slaveId="agent-1",
+            slaveHost="h1",
+            task=api.TaskConfig(tier="preferred"),
+            assignedPorts={"http": 31000, "admin": 8080},
+            instanceId=3,
+        )
+        == assigned
+    )
+    assert "command" not in made
+    assert "./thermos" == executor["command"]["value"]
+    assert {"A": "1", **IDS} == pairs(executor["command"]["environment"]["variables"], "name")
+    # The executor's part is the pod's, which Mesos would add to the task's; memory would leave the task none.
+    assert [("cpus", 0.75), ("mem", 128.0)] == [(one["name"], one["scalar"]["value"]) for one in made["resources"]]
+    assert [("cpus", 0.25)] == [(one["name"], one["scalar"]["value"]) for one in executor["resources"]]
+
+
+def test_another_executor_runs_as_it_is() -> None:
+    task = AURORA | {"executor": {**AURORA["executor"], "executorId": {"value": "mine"}}}
+    made = info(task, (31000,))
+
+    assert ("mine", AURORA["executor"]["data"]) == (made["executor"]["executor_id"]["value"], made["executor"]["data"])
+    assert "data" not in made
 
 
 IDS = {"PELOTON_JOB_ID": JOB, "PELOTON_INSTANCE_ID": "3", "PELOTON_TASK_ID": NAME}
