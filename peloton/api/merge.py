@@ -2,7 +2,8 @@
 
 Fields are merged at the top level only. A number or text of the override takes effect unless it is zero or empty; a
 message or list takes effect as a whole if present. A boolean of the override always takes effect, even if false or
-unset: an override in a revocable job has to repeat ``revocable``.
+unset: an override in a revocable job has to repeat ``revocable``. An override that is ``complete`` is the whole
+configuration of its instance: it can leave out what the default has.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ def effective_task_config(job: JobConfig, instance_id: int) -> TaskConfig:
 def merge_config(default: ConfigT, override: ConfigT) -> ConfigT:
     """Return a new message: ``override`` over ``default``, field by field."""
     merged = type(default)()
+    if getattr(override, "complete", False):
+        merged.CopyFrom(override)
+        return merged
     merged.CopyFrom(default)
     # Clearing first keeps MergeFrom from merging into a message of the default, or appending to its lists.
     for name in list_replaced_fields(override):

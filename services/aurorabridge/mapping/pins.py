@@ -50,10 +50,18 @@ def instance_specs(
 def _pin(pod: CurrentPod, compare: Comparison, is_named: bool, generated: PodSpec, update: str) -> PodSpec | None:
     is_changed, is_marked = compare.is_changed(pod.spec), any(label.key == UPDATE for label in pod.spec.labels)
     if is_changed:
-        return None if is_named else pod.spec
+        return None if is_named else _complete(pod.spec)
     if is_named and pod.is_terminal:
         return _labels_only(generated, [*generated.labels, Label(key=UPDATE, value=update)])
     return _labels_only(pod.spec, pod.spec.labels) if is_marked else None
+
+
+def _complete(spec: PodSpec) -> PodSpec:
+    """Return a copy that stays as it is, whatever the generated spec adds, a port or a constraint for example."""
+    made = PodSpec()
+    made.CopyFrom(spec)
+    made.complete = True
+    return made
 
 
 def _labels_only(spec: PodSpec, labels: Iterable[Label]) -> PodSpec:

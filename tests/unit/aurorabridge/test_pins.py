@@ -29,6 +29,11 @@ def spec_of(command: str = "sleep 100", mark: str = "", **fields: Any) -> PodSpe
     return spec
 
 
+def complete(spec: PodSpec) -> PodSpec:
+    spec.complete = True
+    return spec
+
+
 GENERATED = spec_of()
 
 
@@ -44,8 +49,8 @@ CASES: dict[str, tuple[CurrentPod | None, bool, PodSpec | None]] = {
     "not named, equal and stopped": (CurrentPod(spec_of(), True), False, None),
     "not named, marked": (CurrentPod(spec_of(mark="old"), False), False, labels_only("old")),
     "not named, marked and stopped": (CurrentPod(spec_of(mark="old"), True), False, labels_only("old")),
-    "not named, changed": (CurrentPod(spec_of("true"), False), False, spec_of("true")),
-    "not named, changed and marked": (CurrentPod(spec_of("true", "old"), True), False, spec_of("true", "old")),
+    "not named, changed": (CurrentPod(spec_of("true"), False), False, complete(spec_of("true"))),
+    "not named, changed and marked": (CurrentPod(spec_of("true", "old"), True), False, complete(spec_of("true", "old"))),
     "named, changed": (CurrentPod(spec_of("true"), False), True, None),
     "named, changed and stopped": (CurrentPod(spec_of("true", "old"), True), True, None),
     "named, equal": (CurrentPod(spec_of(), False), True, None),
@@ -96,17 +101,29 @@ def test_booleans_of_a_revocable_job_are_repeated() -> None:
     assert found.revocable
 
 
-def test_pinned_specs_have_the_effect_that_the_rows_say() -> None:
-    """Merged over the generated spec, instances are replaced exactly if they are named and changed, or stopped."""
+LIMIT = api.Constraint(name="host", constraint=api.TaskConstraint(limit=api.LimitConstraint(limit=1)))
+RICH = spec_of(
+    resources=[api.Resource(numCpus=1), api.Resource(namedPort="http")],
+    constraints=[LIMIT],
+    container=api.Container(mesos=api.MesosContainer(volumes=[api.Volume(containerPath="/a", hostPath="/a", mode=1)])),
+)
+
+
+@pytest.mark.parametrize("generated", [GENERATED, RICH], ids=["plain", "rich"])
+def test_pinned_specs_have_the_effect_that_the_rows_say(generated: PodSpec) -> None:
+    """Merged over the generated spec, instances are replaced exactly if they are named and changed, or stopped; also if
+    the generated spec has ports and constraints that instances lack."""
+    marked = PodSpec()
+    marked.CopyFrom(generated)
+    marked.labels.add(key=MARK, value="old")
     for seed in range(200):
         chance = random.Random(seed)
-        kinds = [spec_of(), spec_of(mark="old"), spec_of("true"), spec_of("true", "old"), None]
+        kinds = [generated, marked, spec_of("true"), spec_of("true", "old"), None]
         drawn = {i: (chance.choice(kinds), chance.random() < 0.5, chance.random() < 0.5) for i in range(6)}
         pods = {i: CurrentPod(spec, stopped) for i, (spec, stopped, _) in drawn.items() if spec is not None}
         named = {i for i, (_, _, is_named) in drawn.items() if is_named}
-        pinned = instance_specs(pods, GENERATED, 6, named, "new")
-        job = JobSpec(default_spec=GENERATED)
-        for i, spec in pinned.items():
+        job = JobSpec(default_spec=generated)
+        for i, spec in instance_specs(pods, generated, 6, named, "new").items():
             job.instance_spec[i].CopyFrom(spec)
         config = convert_v1_spec.job_config(job)
 
