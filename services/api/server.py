@@ -3,7 +3,7 @@
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; Peloton's
 BulkService, LookupService, JobTableService, HistoryService, MigrationService, ScheduleService and WorkerVersionService;
 v1alpha JobService, PodService, VolumeService, WatchService, AdminService, and ResourcePoolService by way of v0;
-DisableKillTasks of the original's private InternalHostService; health and reflection.
+DisableKillTasks of the original's private InternalHostService; BulkReads for other roles; health and reflection.
 
 Passed through: v0 ResourceManager and Peloton's ExplainService to the resource manager, HostService of both versions
 and Peloton's MaintenanceService, RebalanceService, AdviceService to the host manager. gRPC returns UNIMPLEMENTED for
@@ -56,6 +56,7 @@ from peloton.api.service_names import (
     add_under_all_names,
 )
 from services.api.backlog import BacklogGate, Bounds
+from services.api.bulk_reads import BULK_READS, BulkReads
 from services.api.bulk_service import BulkService
 from services.api.calls import Calls
 from services.api.channels import AsyncLeaderChannels, ClusterLookup, LeaderLookup
@@ -186,6 +187,7 @@ async def start(
         (WatchService(watches), WATCH_SERVICE),
         *((service(locks, calls), names) for service, names in LOCKING_SERVICES),
         (ResourcePoolService(channels), RESPOOL_SERVICE),
+        (BulkReads(storage, calls), BULK_READS),
     )
     for servicer, names in servicers:
         add_under_all_names(server, servicer, names)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
 from services.storage.activity_reports import ActivityReports
 from services.storage.admission.admission import Admission
+from services.storage.bulk_reads import BulkReads
 from services.storage.daemons.daemons import Daemons
 from services.storage.engine import POOL_SIZE, Database
 from services.storage.history.history import History
@@ -61,6 +62,7 @@ class Storage:
         self.job_streams = JobStreams(db)
         self.configs = Configs(db)
         self.search = Search(db)
+        self.bulk = BulkReads(db)
         self.job_table = JobTable(db)
         self.secrets = Secrets(db)
         self.wakes = JobWakes(db)

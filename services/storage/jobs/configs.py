@@ -61,17 +61,22 @@ class Configs(Repository):
 
     def job_configs(self, keys: Sequence[tuple[JobId, int]]) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
         """Return the existing configurations by ``(job, version)``, without their instances."""
+        found = self._blobs(keys, JOB_CONFIG.c.config)
+        return {key: job_pb2.JobConfig.FromString(unpack(blob)) for key, blob in found.items()}
 
-        def work(conn: sa.Connection) -> dict[tuple[JobId, int], job_pb2.JobConfig]:
+    def job_specs(self, keys: Sequence[tuple[JobId, int]]) -> dict[tuple[JobId, int], bytes]:
+        """Return the ``job_spec`` of existing configurations by ``(job, version)``."""
+        return {key: unpack(blob) if blob else b"" for key, blob in self._blobs(keys, JOB_CONFIG.c.spec).items()}
+
+    def _blobs(
+        self, keys: Sequence[tuple[JobId, int]], what: sa.ColumnElement[bytes]
+    ) -> dict[tuple[JobId, int], bytes]:
+        def work(conn: sa.Connection) -> dict[tuple[JobId, int], bytes]:
             wanted = key_table(conn.dialect.name)  # a version is a number like an instance
             same = sa.and_(JOB_CONFIG.c.job_id == wanted.c.job_id, JOB_CONFIG.c.version == wanted.c.instance_id)
-            query = sa.select(JOB_CONFIG.c.job_id, JOB_CONFIG.c.version, JOB_CONFIG.c.config).join_from(
-                wanted, JOB_CONFIG, same
-            )
-            return {
-                (JobId(job_id), version): job_pb2.JobConfig.FromString(unpack(blob))
-                for job_id, version, blob in conn.execute(query, key_values(conn.dialect.name, keys))
-            }
+            query = sa.select(JOB_CONFIG.c.job_id, JOB_CONFIG.c.version, what).join_from(wanted, JOB_CONFIG, same)
+            rows = conn.execute(query, key_values(conn.dialect.name, keys))
+            return {(JobId(job_id), version): blob for job_id, version, blob in rows}
 
         return self._db.read(work) if keys else {}
 

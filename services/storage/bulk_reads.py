@@ -1,0 +1,170 @@
+"""Reads of many jobs at once: jobs by name, runs of pods with their events, and updates with theirs.
+
+Each method is one transaction of one or two queries that returns a bounded page, whatever the number of jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS
+from peloton.model.ids import JobId, parse_job_id
+from peloton.model.job import JobRecord, JobState, JobType
+from peloton.model.update import UpdateSpec, UpdateState, UpdateType
+from services.storage.codec import job_record
+from services.storage.engine import Repository, key_table, key_values, reading
+from services.storage.tables import JOB, JOB_NAME, POD, POD_EVENT, UPDATE, UPDATE_EVENT
+
+Spans = Sequence[tuple[int, int]]
+"""Ranges of instances, first and last."""
+_EXISTS = JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED]
+
+
+class PodRow(NamedTuple):
+    """Current run of an instance; ``state`` is the number of the stored state."""
+
+    job_id: JobId
+    instance_id: int
+    run_id: int
+    prev_run_id: int
+    state: int
+    host: str
+    agent_id: str
+    config_version: int
+
+
+class EventRow(NamedTuple):
+    """Event of a run, as the columns of its row: hundreds of thousands are read at a time."""
+
+    raw_job_id: Any  # as the database returns it
+    instance_id: int
+    run_id: int
+    prev_run_id: int
+    state: int
+    host: str
+    agent_id: str
+    config_version: int
+    message: str
+    time_ns: int
+
+
+Runs = Mapping[tuple[JobId, int], Sequence[Sequence[EventRow]]]
+"""(job, instance) -> its runs by rising number, each as its events, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRow:
+    update_id: str
+    job_id: JobId
+    type: UpdateType
+    state: UpdateState
+    spec: UpdateSpec
+    opaque_data: str
+    config_version: int
+    prev_config_version: int
+    added: Spans
+    updated: Spans
+    removed: Spans
+
+
+class UpdateEventRow(NamedTuple):
+    """Event of an update, or of its instances in ``spans``."""
+
+    time_ns: int
+    state: UpdateState
+    spans: Spans
+
+
+class BulkReads(Repository):
+    @reading
+    def jobs_named(self, conn: sa.Connection, names: Sequence[str]) -> list[JobRecord]:
+        """Return the newest service that has or had each of these names, without deleted ones, by name."""
+        is_service = sa.and_(JOB.c.job_id == JOB_NAME.c.job_id, JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE])
+        query = sa.select(*JOB.c, JOB_NAME.c.name.label("found_by")).join_from(JOB_NAME, JOB, is_service, isouter=True)
+        query = query.where(JOB_NAME.c.name.in_(names)).order_by(JOB_NAME.c.name, JOB_NAME.c.updated_ns.desc())
+        newest: dict[str, JobRecord | None] = {}
+        rows: list[Any] = list(conn.execute(query))
+        for row in rows:
+            if row.found_by not in newest:
+                newest[row.found_by] = None if row.job_id is None else job_record(row)
+        return [job for job in newest.values() if job is not None and job.state is not JobState.DELETED]
+
+    @reading
+    def pods(
+        self, conn: sa.Connection, job_ids: Sequence[JobId], after: tuple[JobId, int] | None, limit: int, runs: int = 0
+    ) -> tuple[list[PodRow], Runs]:
+        """Return pods of these jobs after an instance, by job and instance, and their newest ``runs`` that have events.
+
+        Pods beyond the count of their job, which a shrinking service has for a while, are left out.
+        """
+        page = [PodRow(*row) for row in conn.execute(_pods_after(job_ids, after).limit(limit))]
+        if not (page and runs):
+            return page, {}
+        values = key_values(conn.dialect.name, [(pod.job_id, pod.instance_id) for pod in page])
+        rows: Any = conn.execute(_events(conn.dialect.name), {**values, "of_runs": runs})
+        ids: dict[Any, JobId] = {}
+        found: dict[tuple[JobId, int], list[Sequence[EventRow]]] = {}
+        for (raw_id, instance_id, _), events in groupby(rows, itemgetter(0, 1, 2)):
+            job_id = ids.get(raw_id) or ids.setdefault(raw_id, parse_job_id(str(raw_id)))
+            found.setdefault((job_id, instance_id), []).append(list(events))
+        return page, found
+
+    @reading
+    def updates(self, conn: sa.Connection, job_ids: Sequence[JobId]) -> list[UpdateRow]:
+        """Return the stored updates of existing jobs among these, by job, newest first in each."""
+        query = sa.select(*(UPDATE.c[name] for name in UpdateRow.__dataclass_fields__))
+        query = query.join(JOB, JOB.c.job_id == UPDATE.c.job_id).where(UPDATE.c.job_id.in_(job_ids), _EXISTS)
+        query = query.order_by(UPDATE.c.job_id, UPDATE.c.created_ns.desc(), UPDATE.c.config_version.desc())
+        return [_update_row(*row) for row in conn.execute(query)]
+
+    @reading
+    def update_events(
+        self, conn: sa.Connection, update_ids: Sequence[str], with_instances: bool
+    ) -> dict[str, list[UpdateEventRow]]:
+        """Return the events of updates, oldest first, with or without those of instances."""
+        query = sa.select(
+            UPDATE_EVENT.c.update_id, UPDATE_EVENT.c.time_ns, UPDATE_EVENT.c.state, UPDATE_EVENT.c.instances
+        ).where(UPDATE_EVENT.c.update_id.in_(update_ids))
+        if not with_instances:
+            query = query.where(UPDATE_EVENT.c.instances == "")
+        found: dict[str, list[UpdateEventRow]] = {}
+        for update_id, time_ns, state, text in conn.execute(query.order_by(*UPDATE_EVENT.primary_key)):
+            event = UpdateEventRow(time_ns, UpdateState(state), _spans(text))
+            found.setdefault(update_id, []).append(event)
+        return found
+
+
+def _pods_after(job_ids: Sequence[JobId], after: tuple[JobId, int] | None) -> sa.Select[Any]:
+    in_count = sa.and_(JOB.c.job_id == POD.c.job_id, POD.c.instance_id < JOB.c.instance_count, _EXISTS)
+    query = sa.select(*(POD.c[name] for name in PodRow._fields)).join(JOB, in_count).where(POD.c.job_id.in_(job_ids))
+    if after is not None:
+        job_id, instance_id = sa.literal(after[0], POD.c.job_id.type), sa.literal(after[1], sa.BigInteger)
+        query = query.where(sa.tuple_(POD.c.job_id, POD.c.instance_id) > sa.tuple_(job_id, instance_id))
+    return query.order_by(POD.c.job_id, POD.c.instance_id)
+
+
+def _events(dialect: str) -> sa.Select[Any]:
+    keys, runs = key_table(dialect), sa.bindparam("of_runs", type_=sa.BigInteger)
+    pod = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
+    newest = POD_EVENT.c.run_id.between(POD.c.run_id - runs + 1, POD.c.run_id)
+    event = sa.and_(POD_EVENT.c.job_id == POD.c.job_id, POD_EVENT.c.instance_id == POD.c.instance_id, newest)
+    raw = sa.type_coerce(POD_EVENT.c.job_id, sa.types.NullType()).label("raw_id")
+    query = sa.select(raw, *(POD_EVENT.c[name] for name in EventRow._fields[1:])).select_from(keys)
+    return query.join(POD, pod).join(POD_EVENT, event).order_by(*POD_EVENT.primary_key)
+
+
+def _update_row(update_id: str, job_id: str, type: str, state: str, spec: str, *rest: Any) -> UpdateRow:
+    head = update_id, JobId(job_id), UpdateType(type), UpdateState(state), UpdateSpec(**json.loads(spec))
+    return UpdateRow(*head, *rest[:-3], *map(_spans, rest[-3:]))
+
+
+def _spans(text: str) -> Spans:
+    pieces = (piece.partition("-") for piece in text.split(",") if piece)
+    return [(int(first), int(last or first)) for first, _, last in pieces]
