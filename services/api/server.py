@@ -3,7 +3,8 @@
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; Peloton's
 BulkService, LookupService, JobTableService, HistoryService, MigrationService, ScheduleService and WorkerVersionService;
 v1alpha JobService, PodService, VolumeService, WatchService, AdminService, and ResourcePoolService by way of v0;
-DisableKillTasks of the original's private InternalHostService; BulkReads for other roles; health and reflection.
+DisableKillTasks of the original's private InternalHostService; for other roles BulkReads and the lease of the Aurora
+bridge's publisher; health and reflection.
 
 Passed through: v0 ResourceManager and Peloton's ExplainService to the resource manager, HostService of both versions
 and Peloton's MaintenanceService, RebalanceService, AdviceService to the host manager. gRPC returns UNIMPLEMENTED for
@@ -61,6 +62,8 @@ from services.api.bulk_service import BulkService
 from services.api.calls import Calls
 from services.api.channels import AsyncLeaderChannels, ClusterLookup, LeaderLookup
 from services.api.cluster_services import ClusterServices
+from services.api.event_publisher import NAME as EVENT_PUBLISHER
+from services.api.event_publisher import EventPublisher
 from services.api.forward import RESMGR, ForwardedServices
 from services.api.history_service import HistoryService
 from services.api.hosts import Hosts, RemoteHosts
@@ -188,6 +191,7 @@ async def start(
         *((service(locks, calls), names) for service, names in LOCKING_SERVICES),
         (ResourcePoolService(channels), RESPOOL_SERVICE),
         (BulkReads(storage, calls), BULK_READS),
+        (EventPublisher(storage.leases, storage.watch_log, calls), (EVENT_PUBLISHER,)),
     )
     for servicer, names in servicers:
         add_under_all_names(server, servicer, names)

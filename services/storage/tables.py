@@ -255,7 +255,7 @@ class ActivityReport(SQLModel, table=True):
 class Counter(SQLModel, table=True):
     """Numbers given out in the order of commits: a transaction that takes some locks the row.
 
-    Migrations create the rows.
+    Migrations create the rows, except that of the published events.
     """
 
     __tablename__ = "counter"

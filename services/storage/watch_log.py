@@ -21,6 +21,7 @@ THE_JOB = -1
 CHANGES_KEPT = 1_000_000
 """Number of changes kept; disconnected watchers can resume while the changes that they missed are kept."""
 CANCELS_KEPT_NS = 60 * 10**9
+PUBLISHED_SEQ = "published events"
 _SERVICE = JOB_TYPE_NUMBERS[JobType.SERVICE]
 _APPENDING = WATCH_LOG.insert()
 
@@ -49,6 +50,16 @@ class WatchLog(Repository):
 
     def prune(self, upto_seq: int) -> None:
         self._db.write(lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)))
+
+    def published(self) -> int:
+        """Return the number up to which changes have been published as events; 0: none."""
+        query = sa.select(COUNTER.c.value).where(COUNTER.c.name == PUBLISHED_SEQ)
+        return self._db.read(lambda conn: conn.execute(query).scalar()) or 0
+
+    @writing
+    def set_published(self, conn: sa.Connection, upto_seq: int) -> None:
+        statement = self._db.upsert(COUNTER).values(name=PUBLISHED_SEQ, value=upto_seq)
+        conn.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": upto_seq}))
 
     @writing
     def ask_cancel(self, conn: sa.Connection, watch_id: str, now_ns: int) -> None:

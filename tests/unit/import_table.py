@@ -250,6 +250,10 @@ MAY: dict[str, May] = {
         ),
         ("temporalio",),
     ),
+    "services.aurorabridge.events": May(
+        ("peloton.api", "peloton.errors", "peloton.model", "services.aurorabridge"),
+        ("grpc", "httptools", "orjson", "starlette", "thriftpy2"),
+    ),
     # The shared part of emulated clusters of any kind: it imports none of them.
     "services.lab.shared": May((), ("click", "yaml")),
     "services.lab.shared.http": May((), ("httptools", "websockets")),

@@ -1,0 +1,145 @@
+"""The events as server-sent events: GET /events, resumed by Last-Event-ID, the revision of the watch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import grpc
+import grpc.aio
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from services.aurorabridge.backend import Backend
+from services.aurorabridge.events.event import encode_event, is_event
+from services.aurorabridge.events.feed import Changes, Feed
+from services.aurorabridge.events.tasks import Tasks
+from services.aurorabridge.method import Refusal
+
+log = logging.getLogger(__name__)
+
+CLIENTS_MAX = 100
+"""Maximum number of open streams of one bridge: each is a watch of the api."""
+BEAT_S = 15.0
+"""Interval of comments on an idle stream, by which both ends detect a dead connection."""
+BEAT = b": beat\n\n"
+SLOW_S = 10.0
+"""Time in which a client must receive what was sent; then it is disconnected, and may resume."""
+_HEAD = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")],
+}
+
+
+def routes(backend: Backend) -> list[Route]:
+    return [Route("/events", Streams(Feed(backend), Tasks(backend)).answer)]
+
+
+class Streams:
+    def __init__(self, feed: Feed, tasks: Tasks, slow_s: float = SLOW_S, beat_s: float = BEAT_S) -> None:
+        self._feed = feed
+        self._tasks = tasks
+        self._slow_s = slow_s
+        self._beat_s = beat_s
+        self._open = 0
+
+    async def answer(self, request: Request) -> Response:
+        last = request.headers.get("last-event-id", "0")
+        if not (last.isascii() and last.isdigit() and len(last) < 20):
+            return PlainTextResponse("Last-Event-ID: want the id of an event\n", 400)
+        if self._open >= CLIENTS_MAX:
+            return PlainTextResponse(f"{CLIENTS_MAX} streams are open: try again later\n", 503, {"retry-after": "10"})
+        return _Stream(self, int(last))
+
+    async def run(self, after: int, receive: Receive, send: Send) -> None:
+        """Send events until the client disconnects, is too slow, or the watch ends; the client then resumes."""
+        self._open += 1
+        try:
+            sending = asyncio.create_task(self._send(after, send))
+            gone = asyncio.create_task(_until_gone(receive))
+            try:
+                await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if sending.done():
+                    sending.result()
+            finally:
+                sending.cancel()
+                gone.cancel()
+                await asyncio.gather(sending, gone, return_exceptions=True)
+        finally:
+            self._open -= 1
+
+    async def _send(self, after: int, send: Send) -> None:
+        has_begun = False
+        try:
+            async with aclosing(self._feed.watch(after)) as changes, aclosing(self._frames(changes)) as frames:
+                async for frame in frames:
+                    async with asyncio.timeout(self._slow_s):
+                        if not has_begun:
+                            await send(_HEAD)
+                            has_begun = True
+                        await send({"type": "http.response.body", "body": frame, "more_body": True})
+        except TimeoutError:
+            log.info("a client of /events is too slow and is disconnected")
+            return
+        except grpc.aio.AioRpcError as error:
+            if not has_begun:
+                await _refuse(error, send)
+                return
+            log.info("a stream of events ends: %s", error.details())
+        if has_begun:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _frames(self, changes: AsyncGenerator[Changes, None]) -> AsyncGenerator[bytes, None]:
+        """Yield frames, and comments while there are none."""
+        following = asyncio.ensure_future(anext(changes, None))
+        try:
+            while True:
+                await asyncio.wait({following}, timeout=self._beat_s)
+                if not following.done():
+                    yield BEAT
+                    continue
+                change = following.result()
+                if change is None:
+                    return
+                yield await self._frame(change)
+                following = asyncio.ensure_future(anext(changes, None))
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _frame(self, change: Changes) -> bytes:
+        """Return the events of a change, or its revision alone, from which the client may resume."""
+        parts = []
+        for pod in filter(is_event, change.pods):
+            task = await self._tasks.of(pod)
+            try:
+                parts += [b"event: task\ndata: " + encode_event(pod, task) + b"\n"] if task is not None else []
+            except Refusal as error:
+                log.error("pod %s has no event: %s", pod.pod_name.value, error)
+        return b"".join(b"id: %d\n%b\n" % (change.revision, part) for part in parts or [b""])
+
+
+class _Stream(Response):
+    def __init__(self, streams: Streams, after: int) -> None:
+        super().__init__()
+        self._streams, self._after = streams, after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._streams.run(self._after, receive, send)
+
+
+async def _refuse(error: grpc.aio.AioRpcError, send: Send) -> None:
+    """Answer 410 when the events after the id are kept no more: the client reads the present state first."""
+    status = 410 if error.code() is grpc.StatusCode.OUT_OF_RANGE else 503
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
+    await send({"type": "http.response.body", "body": f"{error.details()}\n".encode(), "more_body": False})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
