@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from google.protobuf.message import Message
 
 from cli.command import Group, verb_commands
 from cli.config_file import load_config
@@ -19,19 +21,42 @@ from cli.settings import Settings, pass_settings
 from cli.stateless.options import batch_size_argument, done_word, opaque_option
 from cli.terminal import echo
 from cli.wire import v0
+from peloton.model.aurora_update import aurora_update
 from peloton.model.update import UPDATE_TERMINAL
 
-TABLE: Table[v0.update.UpdateInfo] = Table(
+_COLUMNS: list[tuple[str, Callable[[v0.update.UpdateInfo], object]]] = [
     ("Update-ID", lambda info: info.updateId.value),
     ("State", lambda info: v0.update.State.Name(info.status.state)),
     ("NumberTasksCompleted", lambda info: info.status.numTasksDone),
     ("NumberTasksFailed", lambda info: info.status.numTasksFailed),
     ("NumberTasksRemaining", lambda info: info.status.numTasksRemaining),
-    whole=["Update-ID", "State"],
-    spare=["NumberTasksRemaining", "NumberTasksFailed"],
-    nothing="No updates found",
-    name=lambda info: info.updateId.value,
-)
+]
+
+
+def _make_table(*columns: tuple[str, Callable[[v0.update.UpdateInfo], object]]) -> Table[v0.update.UpdateInfo]:
+    return Table(
+        *columns,
+        whole=["Update-ID", "State"],
+        spare=["NumberTasksRemaining", "NumberTasksFailed"],
+        nothing="No updates found",
+        name=lambda info: info.updateId.value,
+    )
+
+
+TABLE = _make_table(*_COLUMNS)
+AURORA_TABLE = _make_table(*_COLUMNS, ("Aurora-ID", lambda info: aurora_id(info)))
+"""Table of updates that Aurora's clients know by ids of their own."""
+
+
+def aurora_id(info: v0.update.UpdateInfo) -> str:
+    found = aurora_update(info.opaque_data.data)
+    return found.update_id if found else ""
+
+
+def print_updates(settings: Settings, message: Message, infos: Sequence[v0.update.UpdateInfo]) -> None:
+    print_list(settings, message, AURORA_TABLE if any(map(aurora_id, infos)) else TABLE, infos)
+
+
 id_argument = click.argument("update_id", metavar="UPDATE-ID")
 failure_options = together(
     click.option(
@@ -155,7 +180,7 @@ def get(settings: Settings, update_id: str) -> None:
     response = settings.client.updates.GetUpdate(
         v0.update_svc.GetUpdateRequest(updateId=v0.peloton.UpdateID(value=update_id))
     )
-    print_list(settings, response, TABLE, [response.updateInfo])
+    print_updates(settings, response, [response.updateInfo])
 
 
 @update.command("list")
@@ -166,7 +191,7 @@ def list_updates(settings: Settings, job_id: str) -> None:
     response = settings.client.updates.ListUpdates(
         v0.update_svc.ListUpdatesRequest(jobID=v0.peloton.JobID(value=job_id))
     )
-    print_list(settings, response, TABLE, response.updateInfo)
+    print_updates(settings, response, response.updateInfo)
 
 
 @update.command()
@@ -184,7 +209,7 @@ def cache(settings: Settings, update_id: str) -> None:
         numTasksRemaining=len(response.instancesTotal) - done - failed,
     )
     info = v0.update.UpdateInfo(updateId=v0.peloton.UpdateID(value=update_id), status=status)
-    print_list(settings, response, TABLE, [info])
+    print_updates(settings, response, [info])
 
 
 STEERING = {

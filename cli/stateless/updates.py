@@ -14,6 +14,7 @@ from cli.stateless.rollout_watch import exit_after_update
 from cli.stateless.service import Service, opaque_data
 from cli.terminal import echo
 from cli.wire import v1
+from peloton.model.aurora_update import aurora_update
 from peloton.model.ids import PodName
 from peloton.model.update import UPDATE_TERMINAL
 
@@ -89,7 +90,8 @@ def list_updates(settings: Settings, job_id: str, limit: int) -> None:
         echo("No update for job")
     else:
         for index, info in enumerate(response.workflow_infos):
-            echo(f"Index {index}:\n{as_yaml(info)}")
+            aurora = aurora_update(info.opaque_data.data)
+            echo(f"Index {index}:{f' # {aurora}' if aurora else ''}\n{as_yaml(info)}")
 
 
 @workflow.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from peloton.model.aurora_update import aurora_update
 from peloton.model.reason import SlaRefusal
 from peloton.model.update import UpdateRecord, UpdateState, UpdateType
 
@@ -17,7 +18,8 @@ def update_wait_text(update: UpdateRecord) -> str:
     if not update.is_active:
         return ""
     if update.state is UpdateState.PAUSED:
-        return TO_RESUME
+        aurora = aurora_update(update.opaque_data)
+        return f"the first pulse of Aurora's update {aurora.update_id}" if aurora and aurora.awaits_pulse else TO_RESUME
     if update.refusal is not None:
         return f"the SLA: {sla_text(update.refusal)}"
     texts = [in_flight_text(update)]

@@ -183,7 +183,7 @@ class ExplainService:
         update = self._records.updates.get(job.update_id) if job.update_id else None
         asked = self._records.disruptions.recent(job.job_id, DISRUPTIONS_MAX)
         lost = self._records.volumes.list_lost(job.job_id, FAILURES_MAX)
-        return [*map(volume_line, lost), *update_lines(update), *disruption_lines(job, asked)]
+        return [*map(volume_line, lost), *update_lines(update, job.owning_team), *disruption_lines(job, asked)]
 
     def _mark_lines(self, job: JobRecord) -> list[str]:
         """Return lines on the host advisor's marks of the service, and of hosts that its pods are on."""

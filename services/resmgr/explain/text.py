@@ -25,6 +25,7 @@ from peloton.lifecycle.retry import THROTTLED_MESSAGE, fails_quickly
 from peloton.lifecycle.stall import describe_failed_runs, stall_text
 from peloton.lifecycle.volumes import waiting_text
 from peloton.model.advice import Mark, Marked
+from peloton.model.aurora_update import aurora_update
 from peloton.model.daemon import DaemonReach
 from peloton.model.ids import Hostname
 from peloton.model.job import JobRecord, JobState, JobType
@@ -280,7 +281,8 @@ def volume_line(volume: VolumeRecord) -> str:
     return f"instance {volume.instance_id}: {waiting_text(volume, rfc3339_seconds(volume.changed_ns))}"
 
 
-def update_lines(update: UpdateRecord | None) -> Iterator[str]:
+def update_lines(update: UpdateRecord | None, owner: str) -> Iterator[str]:
+    """Yield lines on the progress of the update of a service with this owner."""
     if update is None or not update.is_active:
         return
     failed = f", {format_count(len(update.failed), 'instance')} failed" if update.failed else ""
@@ -290,6 +292,8 @@ def update_lines(update: UpdateRecord | None) -> Iterator[str]:
     yield f"the {update.type.lower()} {_UPDATE_STATES[update.state]}: {done}{failed}{waits}"
     if why := stall_text(update):
         yield f"the update has stalled: {' '.join(why.split())}"
+    if aurora := aurora_update(update.opaque_data):
+        yield f"{aurora}, owner {owner or 'unknown'}"
 
 
 def start_line(pod: PodRecord) -> str:

@@ -17,6 +17,7 @@ from peloton.api.v1alpha import peloton_pb2 as peloton_v1_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod import pod_pb2
+from peloton.model.aurora_update import aurora_update
 from peloton.model.status_text import OUTPUT_MARK, status_text
 from services.web.api import TIMEOUT_S, Api
 
@@ -36,7 +37,7 @@ async def read(api: Api, job_id: str) -> Any:
 
     ``job`` comes without the specs of its pods; ``pods`` as [instance, state, host, version, message, health, run,
     start, completion, failures]; ``trouble`` as Trouble; ``why`` is the text of the reason for waiting pods, empty if
-    none wait; ``poolPath``.
+    none wait; ``poolPath``; ``aurora`` names the update for clients of Aurora, empty if none of them started it.
     """
     request = stateless_svc_pb2.GetJobRequest(job_id=peloton_v1_pb2.JobID(value=job_id))
     answer = await api.services.GetJob(request, timeout=TIMEOUT_S)
@@ -46,12 +47,14 @@ async def read(api: Api, job_id: str) -> Any:
     answer.job_info.spec.ClearField("default_spec")
     answer.job_info.spec.ClearField("instance_spec")
     answer.workflow_info.ClearField("instance_events")
+    aurora = aurora_update(answer.workflow_info.opaque_data.data)
     return {
         "job": MessageToDict(answer),
         "pods": [_row(pod) for pod in pods],
         "trouble": trouble,
         "why": why.text if why.waiting or why.reasons else "",
         "poolPath": why.poolPath,
+        "aurora": str(aurora) if aurora else "",
     }
 
 

@@ -300,6 +300,17 @@ def test_list_updates(run: Run, api: FakeApi) -> None:
     assert [10, 2, 0] == [request.updates_limit for request in api.requests("services.ListJobWorkflows")]
 
 
+def test_list_updates_that_aurora_started(run: Run, api: FakeApi) -> None:
+    """An update of an Aurora bridge has the id and message of its client."""
+    response = svc.ListJobWorkflowsResponse()
+    for data in ('{"update_id":"u-1","start_job_update_msg":"deploy 42"}', "note"):
+        response.workflow_infos.add().opaque_data.data = data
+    api.answers["services.ListJobWorkflows"] = [response]
+    text = run(f"job stateless list-updates {JOB}").stdout
+    expected = ["Index 0: # Aurora's update u-1 'deploy 42'", "Index 1:"]
+    assert expected == [line for line in text.splitlines() if line.startswith("Index")]
+
+
 EVENTS = """\
 Workflow State   Workflow Type  Timestamp
 SUCCEEDED        UPDATE         2026-11-20T10:00:01Z

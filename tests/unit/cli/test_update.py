@@ -134,6 +134,15 @@ def test_get_list_and_cache_print_one_table(run: Run, api: FakeApi) -> None:
     assert "No updates found\n" == run(f"update list {JOB}").stdout
 
 
+def test_updates_that_aurora_started_have_its_ids(run: Run, api: FakeApi) -> None:
+    """A column has the ids by which clients of the Aurora bridge know updates, if any has one."""
+    theirs, own = info(), info("ABORTED")
+    theirs.opaque_data.data = '{"update_id":"u-1"}'
+    api.answers["updates.ListUpdates"] = [svc.ListUpdatesResponse(updateInfo=[theirs, own])]
+    header, first, second = run(f"update list {JOB}").stdout.splitlines()
+    assert (True, True, False) == (header.endswith("Aurora-ID"), first.endswith(" u-1"), "u-1" in second)
+
+
 @pytest.mark.parametrize("verb", ["get", "cache"])
 def test_an_unknown_update(run: Run, api: FakeApi, verb: str) -> None:
     """The error is the API's text."""

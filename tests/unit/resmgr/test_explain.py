@@ -150,6 +150,24 @@ async def test_a_service(world: World) -> None:
     ]
 
 
+async def test_an_update_that_waits_for_a_pulse_of_aurora(world: World) -> None:
+    """The lines say that it waits for the client that started it, and not for an operator, and name that client's words
+    and the owner.
+    """
+    opaque = '{"update_id":"u-1","update_actions":["start_pulsed"],"start_job_update_msg":"deploy 42"}'
+    paused = UpdateSpec(start_paused=True)
+    job = world.service(world.pool("p", 10, 10), 1, paused, opaque=opaque, owner="ann")
+    world.storage.updates.advance(job, world.now_ns)
+
+    async with asking(world) as asked:
+        lines = (await asked.why(job)).text.splitlines()
+
+    assert lines[-2:] == [
+        "  the update is paused: 0 of 1 done, waits for the first pulse of Aurora's update u-1",
+        "  Aurora's update u-1 'deploy 42', owner ann",
+    ]
+
+
 async def test_an_update_that_has_stalled(world: World) -> None:
     """The lines count the failed runs, since no instance counts as failed, and show the output of the last one."""
     job = world.service(world.pool("p", 10, 10), 1, UpdateSpec(progress_deadline_s=60))

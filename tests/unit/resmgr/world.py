@@ -170,16 +170,24 @@ class World:
         self.storage.pods.create(job_id, lambda _: None)
         return job_id
 
-    def service(self, pool_id: RespoolId, count: int, update: UpdateSpec, maximum_unavailable: int = 0) -> JobId:
+    def service(
+        self,
+        pool_id: RespoolId,
+        count: int,
+        update: UpdateSpec,
+        maximum_unavailable: int = 0,
+        opaque: str = "",
+        owner: str = "",
+    ) -> JobId:
         """Store a service whose first update has not begun."""
-        config = job_pb2.JobConfig(name="service", type=job_pb2.SERVICE, instanceCount=count)
+        config = job_pb2.JobConfig(name="service", type=job_pb2.SERVICE, instanceCount=count, owningTeam=owner)
         config.respoolID.value = pool_id
         config.sla.preemptible = True
         config.sla.maximumUnavailableInstances = maximum_unavailable
         config.defaultConfig.resource.cpuLimit = 1
         job_id = JobId(str(uuid.uuid4()))
         record = new_job_record(job_id, config, self.now_ns)
-        self.storage.updates.create_service(record, config, b"", update, "", self.now_ns)
+        self.storage.updates.create_service(record, config, b"", update, opaque, self.now_ns)
         return job_id
 
     def daemon(self, pool_id: RespoolId) -> JobId:

@@ -75,12 +75,14 @@ def test_an_instance_whose_health_check_fails_is_reported() -> None:
 class Services:
     """A service with the given pods and ``goal``."""
 
-    def __init__(self, pods: Sequence[Any], goal: str) -> None:
-        self.pods, self.goal = pods, goal
+    def __init__(self, pods: Sequence[Any], goal: str, opaque: str = "") -> None:
+        self.pods, self.goal, self.opaque = pods, goal, opaque
 
     async def GetJob(self, request: Any, timeout: float) -> Any:
         status = stateless_pb2.JobStatus(desired_state=f"JOB_STATE_{self.goal}")  # type: ignore[arg-type]
-        return stateless_svc_pb2.GetJobResponse(job_info=stateless_pb2.JobInfo(status=status))
+        answer = stateless_svc_pb2.GetJobResponse(job_info=stateless_pb2.JobInfo(status=status))
+        answer.workflow_info.opaque_data.data = self.opaque
+        return answer
 
     async def ListPods(self, request: Any, timeout: float) -> AsyncIterator[Any]:
         yield stateless_svc_pb2.ListPodsResponse(pods=self.pods)
@@ -101,6 +103,17 @@ async def test_pods_have_run_times_attempts_and_messages_for_people() -> None:
     first = [0, "RUNNING", "h1", "", "launched on its host", "", 2, began, "", 0]
     assert (first, "/web") == (looked[0]["pods"][0], looked[0]["poolPath"])
     assert [1, 0] == [len(one["trouble"]) for one in looked]
+
+
+async def test_an_update_that_aurora_started_has_its_words() -> None:
+    """The page shows the id and the message by which a client of Aurora knows the update."""
+    opaque = '{"update_id":"u-1","start_job_update_msg":"deploy 42"}'
+    theirs, own = [
+        await service.read(cast(Api, SimpleNamespace(services=one, explain=one)), JOB)
+        for one in (Services([], "RUNNING", opaque), Services([], "RUNNING", "note"))
+    ]
+
+    assert ("Aurora's update u-1 'deploy 42'", "") == (theirs["aurora"], own["aurora"])
 
 
 async def test_the_problems_of_one_job_are_those_of_the_overview() -> None:

@@ -44,6 +44,7 @@ export interface Data {
   trouble: Trouble[];
   why: string;
   poolPath: string;
+  aurora: string; // what clients of Aurora call the update
 }
 
 export function word(name: string | undefined, prefix: string): string {

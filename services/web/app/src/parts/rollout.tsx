@@ -36,6 +36,7 @@ export function Rollout({ id, data }: { id: string; data: Data }) {
         ]}
       />
       {update.stallCause && <p class="lines">Stalled: {update.stallCause}</p>}
+      {data.aurora && <p>{data.aurora}</p>}
       {update.waitingFor && <p>Waits for {update.waitingFor}.</p>}
       {!isOver && (
         <p class="buttons">

@@ -1,0 +1,35 @@
+"""Updates that an Aurora bridge started: its words about them, in their opaque data, for people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from peloton.model.text import quote, shorten
+
+_STARTS_PULSED, _IS_PULSED = "start_pulsed", "pulse"
+
+
+@dataclass(frozen=True, slots=True)
+class AuroraUpdate:
+    update_id: str
+    message: str = ""
+    awaits_pulse: bool = False  # if it is paused
+
+    def __str__(self) -> str:
+        return f"Aurora's update {self.update_id}" + (f" {quote(self.message)}" if self.message else "")
+
+
+def aurora_update(opaque_data: str) -> AuroraUpdate | None:
+    """Return Aurora's words about an update; None for one that no bridge started."""
+    if '"update_id"' not in opaque_data:
+        return None
+    try:
+        found = json.loads(opaque_data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("update_id"), str):
+        return None
+    message, actions = found.get("start_job_update_msg"), found.get("update_actions")
+    awaits = isinstance(actions, list) and _STARTS_PULSED in actions and _IS_PULSED not in actions
+    return AuroraUpdate(shorten(found["update_id"]), message if isinstance(message, str) else "", awaits)
