@@ -7,8 +7,8 @@ DisableKillTasks of the original's private InternalHostService; for other roles 
 bridge's publisher; health and reflection.
 
 Passed through: v0 ResourceManager and Peloton's ExplainService to the resource manager, HostService of both versions
-and Peloton's MaintenanceService, RebalanceService, AdviceService to the host manager. gRPC returns UNIMPLEMENTED for
-all others.
+and Peloton's MaintenanceService, RebalanceService, AdviceService to the host manager. Other private calls of the
+original are refused by name; gRPC returns UNIMPLEMENTED for all others.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ from services.api.lookup_service import LookupService
 from services.api.migration_service import MigrationService, NoTargets, Targets
 from services.api.overview_service import OverviewService, WatchesTemporal
 from services.api.pending_reasons import PendingReasons
+from services.api.private_calls import PrivateCalls
 from services.api.rebalance_service import RebalanceService
 from services.api.schedule_service import Schedules, ScheduleService
 from services.api.servicer import Backend, Servicer
@@ -197,7 +198,7 @@ async def start(
         add_under_all_names(server, servicer, names)
     roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE, *MOVER_SERVICE), RESMGR)
     checks = {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE}
-    server.add_generic_rpc_handlers((ForwardedServices(roles, channels, checks), of_hosts))
+    server.add_generic_rpc_handlers((ForwardedServices(roles, channels, checks), of_hosts, PrivateCalls()))
     health_servicer = _add_health_and_reflection(server)
     try:
         port = server.add_insecure_port(address)
