@@ -11,6 +11,10 @@ from services.aurorabridge.app import create_app
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.connection import Connection
 from services.aurorabridge.discovery import Member, keep_registered
+from services.aurorabridge.events.feed import Feed
+from services.aurorabridge.events.lease import publish
+from services.aurorabridge.events.stream import Streams
+from services.aurorabridge.events.tasks import Tasks
 from services.aurorabridge.methods import METHODS
 from services.aurorabridge.settings import read_bridge_settings
 from services.settings import Settings
@@ -26,21 +30,24 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
     """
     backend = Backend(settings.api, read_bridge_settings(settings))
     running: list[asyncio.Task[None]] = []
+    streams = Streams(Feed(backend), Tasks(backend))
 
     def listens(port: int) -> None:
         log.info("Aurora's API at http://%s:%d/api", settings.host, port)
         if settings.aurora_zookeeper:
             member = Member(settings.aurora_zookeeper, settings.advertised, port)
             running.append(asyncio.create_task(keep_registered(member), name="member of the ServerSet"))
+        running.append(asyncio.create_task(publish(backend, stop), name="publisher of events"))
         serves()
 
     async def end() -> None:
+        streams.close()
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
     await asgi_server.serve(
-        create_app(backend, METHODS), "aurorabridge", settings.host, settings.aurora_port, stop=stop, serves=listens,
-        end=end, http=Connection, ws="none", limit_concurrency=CONNECTIONS_MAX,
+        create_app(backend, METHODS, [streams.route()]), "aurorabridge", settings.host, settings.aurora_port,
+        stop=stop, serves=listens, end=end, http=Connection, ws="none", limit_concurrency=CONNECTIONS_MAX,
     )  # fmt: skip
     await backend.close()

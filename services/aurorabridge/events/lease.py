@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 TTL_S = 10.0
 RENEW_S = 2.0
-CALL_TIMEOUT_S = 4.0
+CALL_TIMEOUT_S = 2.0
 MARGIN_S = 1.0
 """Time before the end of the lease in which nothing is posted any more."""
 
@@ -102,12 +102,12 @@ async def _lead(lease: Leases, publisher: Runs, stop: asyncio.Event) -> None:
     finally:
         running.cancel()
         (end,) = await asyncio.gather(running, return_exceptions=True)
+        if lease.leads():
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await lease.take(publisher.position, ttl_s=0)
     if isinstance(end, Exception):
         log.error("the publisher of events failed", exc_info=end)
         await _pause(stop)
-    if lease.leads():
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            await lease.take(publisher.position, ttl_s=0)
 
 
 async def _pause(stop: asyncio.Event) -> None:

@@ -14,7 +14,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from services.aurorabridge.backend import Backend
 from services.aurorabridge.events.event import encode_event, is_event
 from services.aurorabridge.events.feed import Changes, Feed
 from services.aurorabridge.events.tasks import Tasks
@@ -34,72 +33,89 @@ _HEAD = {
     "status": 200,
     "headers": [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")],
 }
-
-
-def routes(backend: Backend) -> list[Route]:
-    return [Route("/events", Streams(Feed(backend), Tasks(backend)).answer)]
+_END = {"type": "http.response.body", "body": b"", "more_body": False}
 
 
 class Streams:
+    """Endpoint of all streams of one bridge."""
+
     def __init__(self, feed: Feed, tasks: Tasks, slow_s: float = SLOW_S, beat_s: float = BEAT_S) -> None:
-        self._feed = feed
-        self._tasks = tasks
-        self._slow_s = slow_s
-        self._beat_s = beat_s
-        self._open = 0
+        self.feed, self.tasks = feed, tasks
+        self.slow_s, self.beat_s = slow_s, beat_s
+        self.open_count = 0
+        self.closing = asyncio.Event()
+
+    def route(self) -> Route:
+        return Route("/events", self.answer)
 
     async def answer(self, request: Request) -> Response:
+        if "origin" in request.headers:
+            return PlainTextResponse("pages of browsers may not read the events\n", 403)
         last = request.headers.get("last-event-id", "0")
         if not (last.isascii() and last.isdigit() and len(last) < 20):
             return PlainTextResponse("Last-Event-ID: want the id of an event\n", 400)
-        if self._open >= CLIENTS_MAX:
+        if self.open_count >= CLIENTS_MAX:
             return PlainTextResponse(f"{CLIENTS_MAX} streams are open: try again later\n", 503, {"retry-after": "10"})
         return _Stream(self, int(last))
 
-    async def run(self, after: int, receive: Receive, send: Send) -> None:
-        """Send events until the client disconnects, is too slow, or the watch ends; the client then resumes."""
-        self._open += 1
-        try:
-            sending = asyncio.create_task(self._send(after, send))
-            gone = asyncio.create_task(_until_gone(receive))
-            try:
-                await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
-                if sending.done():
-                    sending.result()
-            finally:
-                sending.cancel()
-                gone.cancel()
-                await asyncio.gather(sending, gone, return_exceptions=True)
-        finally:
-            self._open -= 1
+    def close(self) -> None:
+        """End all streams; their clients resume at another bridge."""
+        self.closing.set()
 
-    async def _send(self, after: int, send: Send) -> None:
-        has_begun = False
+
+class _Stream(Response):
+    """Stream of one client, until it disconnects or is too slow, or the watch ends. The client then resumes."""
+
+    def __init__(self, streams: Streams, after: int) -> None:
+        super().__init__()
+        self._streams, self._after = streams, after
+        self._has_begun = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._streams.open_count += 1
+        ends = [asyncio.create_task(work) for work in (self._send(send), _until_gone(receive))]
+        closing = asyncio.create_task(self._streams.closing.wait())
         try:
-            async with aclosing(self._feed.watch(after)) as changes, aclosing(self._frames(changes)) as frames:
+            await asyncio.wait({*ends, closing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (*ends, closing):
+                task.cancel()
+            sending, *_ = await asyncio.gather(*ends, closing, return_exceptions=True)
+            self._streams.open_count -= 1
+        if isinstance(sending, Exception):
+            raise sending
+        if isinstance(sending, asyncio.CancelledError) and self._has_begun and self._streams.closing.is_set():
+            await send(_END)
+
+    async def _send(self, send: Send) -> None:
+        try:
+            async with (
+                aclosing(self._streams.feed.watch(self._after)) as changes,
+                aclosing(self._frames(changes)) as frames,
+            ):
                 async for frame in frames:
-                    async with asyncio.timeout(self._slow_s):
-                        if not has_begun:
+                    async with asyncio.timeout(self._streams.slow_s):
+                        if not self._has_begun:
                             await send(_HEAD)
-                            has_begun = True
+                            self._has_begun = True
                         await send({"type": "http.response.body", "body": frame, "more_body": True})
         except TimeoutError:
             log.info("a client of /events is too slow and is disconnected")
             return
         except grpc.aio.AioRpcError as error:
-            if not has_begun:
+            if not self._has_begun:
                 await _refuse(error, send)
                 return
             log.info("a stream of events ends: %s", error.details())
-        if has_begun:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if self._has_begun:
+            await send(_END)
 
     async def _frames(self, changes: AsyncGenerator[Changes, None]) -> AsyncGenerator[bytes, None]:
         """Yield frames, and comments while there are none."""
         following = asyncio.ensure_future(anext(changes, None))
         try:
             while True:
-                await asyncio.wait({following}, timeout=self._beat_s)
+                await asyncio.wait({following}, timeout=self._streams.beat_s)
                 if not following.done():
                     yield BEAT
                     continue
@@ -116,21 +132,12 @@ class Streams:
         """Return the events of a change, or its revision alone, from which the client may resume."""
         parts = []
         for pod in filter(is_event, change.pods):
-            task = await self._tasks.of(pod)
+            task = await self._streams.tasks.of(pod)
             try:
                 parts += [b"event: task\ndata: " + encode_event(pod, task) + b"\n"] if task is not None else []
             except Refusal as error:
                 log.error("pod %s has no event: %s", pod.pod_name.value, error)
         return b"".join(b"id: %d\n%b\n" % (change.revision, part) for part in parts or [b""])
-
-
-class _Stream(Response):
-    def __init__(self, streams: Streams, after: int) -> None:
-        super().__init__()
-        self._streams, self._after = streams, after
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._streams.run(self._after, receive, send)
 
 
 async def _refuse(error: grpc.aio.AioRpcError, send: Send) -> None:

@@ -66,6 +66,15 @@ class Client:
         return found
 
 
+async def test_pages_of_browsers_are_refused() -> None:
+    """A page of another site, which a browser names, gets nothing."""
+    client = Client(streams_of(Log()))
+    client.scope["headers"] = [(b"origin", b"http://elsewhere")]
+    await client.run()
+
+    assert 403 == client.status
+
+
 def streams_of(log: Log, **bounds: float) -> Streams:
     return Streams(cast(Any, log), cast(Any, Tasks), **bounds)
 
@@ -142,7 +151,7 @@ async def test_slow_client_is_disconnected() -> None:
         await until(running.done)
 
     assert log.read < 10
-    assert 0 == streams._open
+    assert 0 == streams.open_count
 
 
 async def test_number_of_streams_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,3 +166,15 @@ async def test_number_of_streams_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         await until(lambda: third.frames)
 
     assert (200, 503, 200) == (first.status, second.status, third.status)
+
+
+async def test_closed_bridge_ends_its_streams() -> None:
+    """A bridge that stops ends each stream properly, so that clients resume at another one."""
+    streams = streams_of(Log())
+    client = Client(streams)
+    async with open_stream(client) as running:
+        await until(lambda: client.frames)
+        streams.close()
+        await until(running.done)
+
+    assert client.is_ended
