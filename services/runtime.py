@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WEB, BRIDGE = "web", "aurorabridge"
-CLIENTS = {WEB: ("web", "starlette"), BRIDGE: ("aurora", "thriftpy2")}
-"""The roles that need the API alone, each with the extra of its packages and one of them."""
+EXTRAS = {WEB: ("web", "starlette"), BRIDGE: ("aurora", "thriftpy2")}
+"""The roles that need an extra, each with its name and one of its packages."""
 TEMPORAL_RETRY_S = 0.5
 SERVER_GRACE_S = 2.0
 GARBAGE = (20_000, 20, 50)
@@ -156,11 +156,11 @@ async def _run_roles(settings: Settings, roles: Sequence[str], upgrade: bool, he
         loop.add_signal_handler(number, stop.set)
     clients = [role for role in CLIENTS if role in roles]
     for role in clients:
-        require_extra(*CLIENTS[role], f"role {role}")
+        require_extra(*EXTRAS[role], f"role {role}")
     if len(clients) == len(set(roles)):
         async with asyncio.TaskGroup() as group:
             for role in clients:
-                group.create_task(_run_client(role, settings, stop, health), name=role)
+                group.create_task(CLIENTS[role](settings, stop, partial(health.note, role, "")), name=role)
             await asyncio.sleep(0)
             _collect_garbage()
         return
@@ -494,17 +494,24 @@ async def _serve_hosts(
     return Leading(port, end, failed)
 
 
-async def _run_client(role: str, settings: Settings, stop: asyncio.Event, health: ProcessHealth) -> None:
-    """Run a role that needs the API alone."""
-    if role == WEB:
-        from services.web import server
-    else:
-        from services.aurorabridge import server
-    await server.run(settings, stop, partial(health.note, role, ""))
+async def _run_web(settings: Settings, stop: asyncio.Event, serves: Callable[[], None]) -> None:
+    from services.web import server
+
+    await server.run(settings, stop, serves)
+
+
+async def _run_bridge(settings: Settings, stop: asyncio.Event, serves: Callable[[], None]) -> None:
+    from services.aurorabridge import server
+
+    await server.run(settings, stop, serves)
+
+
+CLIENTS = {WEB: _run_web, BRIDGE: _run_bridge}
+"""The roles that need the API alone."""
 
 
 def _client(role: str) -> Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]:
-    return lambda shared, stop: _run_client(role, shared.settings, stop, shared.health)
+    return lambda shared, stop: CLIENTS[role](shared.settings, stop, partial(shared.health.note, role, ""))
 
 
 def _fail(loop: asyncio.AbstractEventLoop, failed: asyncio.Future[None], why: str) -> None:

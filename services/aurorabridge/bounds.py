@@ -121,8 +121,8 @@ class _Scan(Counted):
             return self._members(at + 5, size, ((given, spec),), depth, is_known)
         if kind == TType.MAP:
             keys, values = spec if is_known else (None, None)
-            given = ((self._number(at, 1), keys), (self._number(at + 1, 1), values))
-            return self._members(at + 6, self._number(at + 2, 4), given, depth, is_known)
+            both = ((self._number(at, 1), keys), (self._number(at + 1, 1), values))
+            return self._members(at + 6, self._number(at + 2, 4), both, depth, is_known)
         raise Malformed(f"there is no type {kind}")
 
     def _members(self, at: int, size: int, kinds: tuple[tuple[int, Any], ...], depth: int, is_known: bool) -> int:

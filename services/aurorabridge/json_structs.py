@@ -46,7 +46,7 @@ def _tree(struct: Any, known: dict[int, dict[str, Any]]) -> dict[str, Any]:
     tree = known.get(id(struct))
     if tree is None:
         tree = known[id(struct)] = {}
-        for number, name, kind, spec in _fields(type(struct)):
+        for number, name, kind, spec in _fields(struct.__class__):
             value = getattr(struct, name)
             if value is not None:
                 tree[number] = {NAMES[kind]: value if kind in PLAIN else _node(value, kind, spec, known)}
