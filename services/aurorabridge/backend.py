@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from peloton.api.client import CHANNEL_OPTIONS, target
+from peloton.api.private.bulk_reads_pb2_grpc import BulkReadsStub
 from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
@@ -16,6 +17,7 @@ from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceStub
 from services.aurorabridge.settings import DEFAULTS, BridgeSettings
 
 if TYPE_CHECKING:
+    from peloton.api.private.bulk_reads_pb2_grpc import BulkReadsAsyncStub
     from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerAsyncStub
     from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerAsyncStub
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceAsyncStub
@@ -55,6 +57,10 @@ class Backend:
     @cached_property
     def pools(self) -> ResourceManagerAsyncStub:
         return ResourceManagerStub(self.channel)
+
+    @cached_property
+    def bulk(self) -> BulkReadsAsyncStub:
+        return BulkReadsStub(self.channel)
 
     @cached_property
     def watches(self) -> WatchServiceAsyncStub:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from peloton.api.private import bulk_reads_pb2 as reads
@@ -66,7 +67,8 @@ class InstanceEvents(Sequence[Any]):
 def list_details(job: Any, updates: Iterable[reads.Update]) -> list[Any]:
     """Return the details of a job's updates, newest first; ``job`` is its key, and ``updates`` begin with the newest.
 
-    Restarts are left out, and so are updates by other clients, which have no id. Raises Refusal.
+    Restarts are left out, and so are updates by other clients, which have no id. Times rise with the order of events,
+    also where the clocks of their writers differ. Raises Refusal.
     """
     mine = [update for update in updates if update.type == stateless_pb2.WORKFLOW_TYPE_UPDATE]
     opaques = [decode(update.opaque_data) for update in mine]
@@ -95,9 +97,8 @@ def is_wanted(details: Any, update_id: str | None, statuses: Collection[int] | N
 
 
 def _details(job: Any, update: reads.Update, opaque: Opaque, before: Opaque | None) -> Any:
-    events = [
-        _event(event, opaque) for event in sorted(update.events, key=lambda one: one.time_s) if not event.instances
-    ]
+    timed = list(zip(update.events, accumulate((event.time_s * 1_000 for event in update.events), max), strict=True))
+    events = [_event(event.state, time_ms, opaque) for event, time_ms in timed if not event.instances]
     state = api.JobUpdateState(
         status=update_status(update.state, opaque),
         createdTimestampMs=events[0].timestampMs if events else None,
@@ -110,18 +111,18 @@ def _details(job: Any, update: reads.Update, opaque: Opaque, before: Opaque | No
     if before is not None:
         replaced = api.InstanceTaskConfig(
             task=api.TaskConfig(metadata=before.aurora_metadata()),
-            instances=_ranges([*update.updated, *update.removed]),
+            instances=ranges_of([*update.updated, *update.removed]),
         )
         initial.append(replaced)
     instructions = api.JobUpdateInstructions(
         initialState=initial,
-        desiredState=api.InstanceTaskConfig(instances=_ranges([*update.updated, *update.added])),
+        desiredState=api.InstanceTaskConfig(instances=ranges_of([*update.updated, *update.added])),
         settings=job_update_settings(update.spec),
     )
     return api.JobUpdateDetails(
         update=api.JobUpdate(summary=summary, instructions=instructions),
         updateEvents=events,
-        instanceEvents=_instance_events(update.events, opaque),
+        instanceEvents=_instance_events(timed, opaque),
     )
 
 
@@ -143,25 +144,25 @@ def _join(earlier: Any, later: Any) -> Any:
     )
 
 
-def _event(event: reads.UpdateEvent, opaque: Opaque) -> Any:
-    status = update_status(event.state, opaque)
+def _event(state: int, time_ms: int, opaque: Opaque) -> Any:
+    status = update_status(state, opaque)
     message = (opaque.message or None) if status in _HAS_START_MESSAGE else None
-    return api.JobUpdateEvent(status=status, timestampMs=event.time_s * 1_000, message=message)
+    return api.JobUpdateEvent(status=status, timestampMs=time_ms, message=message)
 
 
-def _instance_events(events: Iterable[reads.UpdateEvent], opaque: Opaque) -> InstanceEvents:
+def _instance_events(events: Iterable[tuple[reads.UpdateEvent, int]], opaque: Opaque) -> InstanceEvents:
     """Return the events of instances, without repeated states."""
     last: dict[int, int] = {}
     counts: Counter[int] = Counter()
     groups: list[tuple[int, int, list[int]]] = []
-    for event in events:
+    for event, time_ms in events:
         state = event.state
         named = (i for span in event.instances for i in range(getattr(span, "from"), span.to + 1))
         changed = [i for i in named if last.get(i) != state]
         if changed:
             last.update(dict.fromkeys(changed, state))
             counts.update(changed)
-            groups.append((event.time_s * 1_000, update_action(state, opaque), changed))
+            groups.append((time_ms, update_action(state, opaque), changed))
     excess = {i: count - EVENTS_PER_INSTANCE_MAX for i, count in counts.items() if count > EVENTS_PER_INSTANCE_MAX}
     return InstanceEvents(_drop_oldest(groups, excess) if excess else groups)
 
@@ -177,5 +178,6 @@ def _drop_oldest(groups: Iterable[tuple[int, int, list[int]]], excess: dict[int,
         yield time_ms, action, kept
 
 
-def _ranges(spans: Iterable[InstanceIDRange]) -> list[Any]:
+def ranges_of(spans: Iterable[InstanceIDRange]) -> list[Any]:
+    """Convert ranges whose end is included, as in all answers of the api."""
     return [api.Range(first=getattr(span, "from"), last=span.to) for span in spans]

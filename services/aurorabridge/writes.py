@@ -64,7 +64,7 @@ async def start_job_update(backend: Backend, args: Any) -> Any:
     request, message = args.request, args.message or ""
     task, settings = check_request(request), backend.settings
     pool_id = await find_pool(backend, settings.gpu_pool if needs_gpu(task) else settings.pool)
-    spec = await asyncio.to_thread(job_spec_of, request, pool_id, _thermos(settings))
+    spec = await asyncio.to_thread(job_spec_of, request, pool_id, thermos_of(settings))
     began = Opaque(
         str(uuid.uuid4()),
         (opaque.START_PULSED,) if needs_pulse(request.settings) else (),
@@ -84,7 +84,7 @@ async def start_job_update(backend: Backend, args: Any) -> Any:
     return api.Result(startJobUpdateResult=api.StartJobUpdateResult(key=key))
 
 
-def _thermos(settings: BridgeSettings) -> Thermos | None:
+def thermos_of(settings: BridgeSettings) -> Thermos | None:
     if not settings.thermos:
         return None
     return Thermos(

@@ -50,7 +50,11 @@ CASES: dict[str, tuple[CurrentPod | None, bool, PodSpec | None]] = {
     "not named, marked": (CurrentPod(spec_of(mark="old"), False), False, labels_only("old")),
     "not named, marked and stopped": (CurrentPod(spec_of(mark="old"), True), False, labels_only("old")),
     "not named, changed": (CurrentPod(spec_of("true"), False), False, complete(spec_of("true"))),
-    "not named, changed and marked": (CurrentPod(spec_of("true", "old"), True), False, complete(spec_of("true", "old"))),
+    "not named, changed and marked": (
+        CurrentPod(spec_of("true", "old"), True),
+        False,
+        complete(spec_of("true", "old")),
+    ),
     "named, changed": (CurrentPod(spec_of("true"), False), True, None),
     "named, changed and stopped": (CurrentPod(spec_of("true", "old"), True), True, None),
     "named, equal": (CurrentPod(spec_of(), False), True, None),

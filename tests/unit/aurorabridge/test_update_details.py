@@ -83,7 +83,7 @@ def test_events_of_instances() -> None:
         (1, "INITIALIZED"),
         (2, "ROLLING_FORWARD", [(0, 0)]),
         (4, "SUCCEEDED", [(0, 0)]),
-        (3, "ROLLING_FORWARD", [(1, 1)]),
+        (3, "ROLLING_FORWARD", [(1, 1)]),  # by a clock that is slow
         (5, "ROLLING_FORWARD", [(1, 1)]),
         (6, "FAILED", [(1, 1)]),
     ]
@@ -92,8 +92,8 @@ def test_events_of_instances() -> None:
         (1000, 0, "INSTANCE_UPDATING"),
         (1000, 1, "INSTANCE_UPDATING"),
         (2000, 0, "INSTANCE_UPDATING"),
-        (3000, 1, "INSTANCE_UPDATING"),
         (4000, 0, "INSTANCE_UPDATED"),
+        (4000, 1, "INSTANCE_UPDATING"),
         (6000, 1, "INSTANCE_UPDATE_FAILED"),
     ]
     assert 6 == len(found.instanceEvents)
