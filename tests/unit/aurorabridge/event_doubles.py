@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -17,6 +18,7 @@ from services.aurorabridge.thrift import api
 from tests.waiting import LONGEST_S
 
 JOB = "7f000001-0000-4000-8000-000000000001"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 KEY = api.JobKey(role="web", environment="prod", name="shop")
 
 
@@ -107,3 +109,36 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(LONGEST_S):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+class Server:
+    """A proxy behind real connections, which answers each request with ``answer``."""
+
+    def __init__(self) -> None:
+        self.answer: bytes = OK
+        self.requests: list[tuple[bytes, bytes]] = []
+        self.connections = 0
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+                self.requests.append((head, await reader.readexactly(length)))
+                writer.write(self.answer)
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Server]:
+    server = Server()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/topics/tasks?x=1"
+    try:
+        yield server
+    finally:
+        listening.close()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -15,42 +13,10 @@ from services.aurorabridge.events import proxy as module
 from services.aurorabridge.events.event import encode_event
 from services.aurorabridge.events.proxy import Proxy, ProxyUrl
 from services.aurorabridge.thrift import api
-from tests.unit.aurorabridge.event_doubles import JOB, KEY, pod
+from tests.unit.aurorabridge.event_doubles import JOB, KEY, OK, pod, serving
 
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
 CLOSING = b"HTTP/1.1 202 Accepted\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-
-
-class Server:
-    def __init__(self) -> None:
-        self.answer: bytes = OK
-        self.requests: list[tuple[bytes, bytes]] = []
-        self.connections = 0
-        self.url = ""
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-                self.requests.append((head, await reader.readexactly(length)))
-                writer.write(self.answer)
-        except asyncio.IncompleteReadError:
-            pass
-        finally:
-            writer.close()
-
-
-@asynccontextmanager
-async def serving() -> AsyncIterator[Server]:
-    server = Server()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/topics/tasks?x=1"
-    try:
-        yield server
-    finally:
-        listening.close()
 
 
 async def test_request_of_a_post() -> None:
