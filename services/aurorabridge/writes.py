@@ -36,7 +36,7 @@ from services.aurorabridge.mapping import identity, opaque
 from services.aurorabridge.mapping.executor import Thermos
 from services.aurorabridge.mapping.job_spec import check_request, job_spec_of
 from services.aurorabridge.mapping.opaque import Opaque
-from services.aurorabridge.mapping.pins import instance_specs, named_instances
+from services.aurorabridge.mapping.pins import instance_specs, read_ranges
 from services.aurorabridge.mapping.repeats import digest_of, is_repeat
 from services.aurorabridge.mapping.resources import needs_gpu
 from services.aurorabridge.mapping.update_spec import create_spec, needs_pulse, update_spec
@@ -105,7 +105,7 @@ async def _create(backend: Backend, spec: stateless_pb2.JobSpec, settings: Any, 
         opaque_data=OpaqueData(data=began.encode()),
         update_key=began.update_id,
     )
-    with _refused_as_invalid(grpc.StatusCode.ALREADY_EXISTS):
+    with _refuse_as_invalid(grpc.StatusCode.ALREADY_EXISTS):
         await backend.jobs.CreateJob(request)
 
 
@@ -114,7 +114,7 @@ async def _replace(
 ) -> None:
     asked = update_spec(settings, backend.settings.in_place)
     ranges = settings.updateOnlyTheseInstances if settings is not None else None
-    named = named_instances(ranges, spec.instance_count)
+    named = read_ranges(ranges, spec.instance_count)
     pods = await current_pods(backend, job)
     pinned = await asyncio.to_thread(
         instance_specs, pods, spec.default_spec, spec.instance_count, named, str(uuid.uuid4())
@@ -139,7 +139,7 @@ async def _replace_job(
         opaque_data=OpaqueData(data=data.encode()),
         update_key=key,
     )
-    with _refused_as_invalid(grpc.StatusCode.ABORTED):
+    with _refuse_as_invalid(grpc.StatusCode.ABORTED):
         await backend.jobs.ReplaceJob(request)
 
 
@@ -158,8 +158,8 @@ def _remember(backend: Backend, update_id: str) -> None:
 
 
 @contextmanager
-def _refused_as_invalid(code: grpc.StatusCode) -> Iterator[None]:
-    """Turn a status into a refusal of the request, as a client is told that another call came first."""
+def _refuse_as_invalid(code: grpc.StatusCode) -> Iterator[None]:
+    """Turn a status into a refusal of the request: another call of a client came first."""
     try:
         yield
     except grpc.aio.AioRpcError as error:

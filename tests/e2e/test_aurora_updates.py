@@ -145,6 +145,7 @@ def test_the_life_of_a_job(aurora: Callable[[str], Aurora]) -> None:
 
 
 def test_one_pod_per_host_after_a_restart_of_the_host_manager_amid_an_update(aurora: Callable[[str], Aurora]) -> None:
+    """The limit of pods of a job on a host holds although the host manager restarts amid an update."""
     job = aurora("spread")
     limit = {"constraints": [ONE_PER_HOST]}
     job.start("sleep 1001", 3, task=limit)

@@ -92,7 +92,7 @@ def _without_update(spec: PodSpec) -> TaskConfig:
     return task
 
 
-def named_instances(ranges: Iterable[Any] | None, count: int) -> set[int] | None:
+def read_ranges(ranges: Iterable[Any] | None, count: int) -> set[int] | None:
     """Return the instances in closed ranges, below ``count``; None if there are no ranges: the update touches all."""
     if not ranges:
         return None

@@ -12,7 +12,7 @@ from services.aurorabridge.thrift import api
 
 
 class Job(Protocol):
-    """Either a JobSpec or a JobSummary."""
+    """Job whose pod is mapped: a JobSpec or a JobSummary."""
 
     name: str
     owner: str
@@ -40,6 +40,6 @@ def task_config_of(pod: pod_pb2.PodSpec, job: Job) -> Any:
     return task
 
 
-def assigned_ports(pod: pod_pb2.PodSpec) -> Mapping[str, int]:
+def ports_of(pod: pod_pb2.PodSpec) -> Mapping[str, int]:
     """Return the ports of the spec by name: a dynamic port is 0, as clients of the original see it."""
     return {port.name: port.value for container in pod.containers[:1] for port in container.ports}

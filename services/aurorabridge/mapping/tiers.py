@@ -6,7 +6,7 @@ from typing import Any
 
 from peloton.api.v1alpha.job.stateless.stateless_pb2 import SlaSpec
 
-REVOCABLE, PREFERRED, PREEMPTIBLE = "revocable", "preferred", "preemptible"
+REVOCABLE, PREEMPTIBLE = "revocable", "preemptible"
 
 
 def sla_spec(task: Any, instance_count: int) -> SlaSpec:

@@ -20,7 +20,7 @@ from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.model.secret import Secret
 from services.hostmgr.driver import PodLaunch, PodOnHost, PodReport, PodTemplate, Token, UseSample
-from services.hostmgr.mesos.executors import NAME, PREFIX, assigned_task, is_of_aurora, split
+from services.hostmgr.mesos.executors import NAME, PREFIX, assign_task, is_of_aurora, split
 from services.hostmgr.mesos.isolators import ALL, Isolators
 from services.hostmgr.mesos.reasons import cause_of
 
@@ -179,7 +179,7 @@ class TaskTemplate:
         else:
             info["command"] = command
         if self._aurora_task is not None:
-            self._assign(info, assigned_task(self._aurora_task, pod.pod_id, agent_id, hostname, all_ports))
+            self._assign(info, assign_task(self._aurora_task, pod.pod_id, agent_id, hostname, all_ports))
         if all_ports:
             info["discovery"] = {
                 "visibility": "EXTERNAL",

@@ -31,7 +31,7 @@ def is_of_aurora(config: task_pb2.TaskConfig) -> bool:
     return executor.type == mesos_pb2.ExecutorInfo.CUSTOM and executor.executor_id.value == PLACEHOLDER
 
 
-def assigned_task(task: bytes, pod_id: PodId, agent_id: str, hostname: str, ports: Mapping[str, int]) -> bytes:
+def assign_task(task: bytes, pod_id: PodId, agent_id: str, hostname: str, ports: Mapping[str, int]) -> bytes:
     """Return Aurora's AssignedTask: taskId, slaveId, slaveHost, task, assignedPorts and instanceId."""
     return b"".join(
         (

@@ -27,6 +27,7 @@ from services.storage import migrate
 from services.storage.storage import Storage
 from tests import sqlite_engines
 from tests.simulation.pool_changes import config_of
+from tests.unit.api_service.aurora import GPU_POOL, POOL, Bridge, Make, Pools
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.services import create, evolve, spec
 from tests.unit.api_service.story import ID, INNER, JOB, LEAF
@@ -173,3 +174,27 @@ def config() -> Callable[..., job_pb2.JobConfig]:
         return job
 
     return build
+
+
+@pytest.fixture
+def bridge_pools(storage: Storage) -> Pools:
+    return Pools(storage, {"/AuroraBridge": POOL, "/GPUAuroraBridge": GPU_POOL})
+
+
+@pytest.fixture
+async def make_bridge(address: str, bridge_pools: Pools) -> AsyncIterator[Make]:
+    """Return a maker of bridges: each is another process."""
+    made: list[Bridge] = []
+
+    def new(**more: Any) -> Bridge:
+        made.append(Bridge(address, **({"pools": bridge_pools} | more)))
+        return made[-1]
+
+    yield new
+    for bridge in made:
+        await bridge.close()
+
+
+@pytest.fixture
+def bridge(make_bridge: Make) -> Bridge:
+    return make_bridge()

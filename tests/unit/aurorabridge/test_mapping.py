@@ -16,7 +16,7 @@ from peloton.api.v1alpha.pod.apachemesos.apachemesos_pb2 import PodSpec as Mesos
 from peloton.api.v1alpha.pod.pod_pb2 import Constraint, NotConstraint, PodSpec
 from services.aurorabridge.mapping import constraints, executor, identity, resources, tiers
 from services.aurorabridge.mapping.job_spec import job_spec_of
-from services.aurorabridge.mapping.task_config import assigned_ports, task_config_of
+from services.aurorabridge.mapping.task_config import ports_of, task_config_of
 from services.aurorabridge.method import Refusal
 from services.aurorabridge.thrift import api
 from tests.unit.aurorabridge.scenario import KEY, NAME, THERMOS, task_config, thermos_data, update_request
@@ -30,6 +30,7 @@ def spec_of(thermos: executor.Thermos | None = None, **fields: Any) -> JobSpec:
 
 
 def test_a_job_has_the_name_and_the_labels_of_its_key() -> None:
+    """The name, and the labels of the bridge, come from the job key."""
     spec = spec_of()
 
     assert (NAME, "ann", "ann", "pool", 3) == (
@@ -50,6 +51,7 @@ def test_a_job_has_the_name_and_the_labels_of_its_key() -> None:
 
 @pytest.mark.parametrize("name", ["", "ads", "ads/prod", "ads/prod/", "/prod/web", "a/b/c/d"])
 def test_other_names_are_no_job_keys(name: str) -> None:
+    """A name has exactly three parts."""
     with pytest.raises(Refusal, match="invalid job name"):
         identity.job_key(name)
 
@@ -58,11 +60,13 @@ def test_other_names_are_no_job_keys(name: str) -> None:
     "key", [None, api.JobKey(), api.JobKey(role="ads", environment="", name="web"), api.JobKey("ads", "p/q", "web")]
 )
 def test_keys_that_could_not_be_read_back_are_refused(key: Any) -> None:
+    """A key without a part, or with a slash in one, is refused."""
     with pytest.raises(Refusal, match="invalid job key"):
         identity.job_name(key)
 
 
 def test_pods_have_the_labels_of_the_bridge_and_of_the_metadata() -> None:
+    """Metadata are labels of pods, in order of their keys, and are read back."""
     metadata = [api.Metadata(key="b", value="2"), api.Metadata(key="a", value="1")]
     pod = spec_of(THERMOS, metadata=metadata).default_spec
 
@@ -89,6 +93,7 @@ def test_pods_have_the_labels_of_the_bridge_and_of_the_metadata() -> None:
     ],
 )
 def test_tiers(tier: str | None, is_revocable: bool, answered: str) -> None:
+    """Tiers decide whether jobs are preemptible and revocable, and are read back."""
     spec = spec_of(tier=tier, priority=7)
 
     assert (7, is_revocable, is_revocable) == (spec.sla.priority, spec.sla.preemptible, spec.sla.revocable)
@@ -106,11 +111,13 @@ def test_tiers(tier: str | None, is_revocable: bool, answered: str) -> None:
     ],
 )
 def test_tiers_outward(preemptible: bool, revocable: bool, tier: str) -> None:
+    """A job that is preemptible and revocable is of the tier revocable, and no other job is."""
     assert tier == tiers.tier_of(SlaSpec(preemptible=preemptible, revocable=revocable))
 
 
 @pytest.mark.parametrize(("instances", "unavailable"), [(0, 1), (1, 1), (10, 1), (19, 1), (20, 2), (999, 99)])
 def test_a_tenth_of_the_instances_may_be_unavailable(instances: int, unavailable: int) -> None:
+    """The SLA lets a tenth of the instances, rounded down, be unavailable, and at least one."""
     assert unavailable == tiers.sla_spec(task_config(), instances).maximum_unavailable_instances
 
 
@@ -174,6 +181,7 @@ def test_constraints(given: list[Any], text: str) -> None:
     ],
 )
 def test_constraints_that_are_refused(constraint: Any, text: str) -> None:
+    """Refusals name the constraint."""
     with pytest.raises(Refusal, match=text):
         spec_of(constraints=[constraint])
 
@@ -191,6 +199,7 @@ def test_a_constraint_without_counterpart_in_aurora_is_refused() -> None:
 
 
 def test_resources_and_ports() -> None:
+    """Resources come from the list of the task, and are read back in the order of the original."""
     given = [
         api.Resource(namedPort="http"),
         api.Resource(numGpus=2),
@@ -212,7 +221,7 @@ def test_resources_and_ports() -> None:
     assert [("admin", 0, ""), ("http", 0, "")] == [(port.name, port.value, port.env_name) for port in only.ports]
     assert [*reversed(given[1:5]), given[5], given[0]] == task.resources
     assert (0.5, 64, 32, ["admin", "http"]) == (task.numCpus, task.ramMb, task.diskMb, task.requestedPorts)
-    assert {"admin": 0, "http": 0} == assigned_ports(spec.default_spec)
+    assert {"admin": 0, "http": 0} == ports_of(spec.default_spec)
 
 
 def test_fields_of_older_clients() -> None:
@@ -239,6 +248,7 @@ GPUS = {
 
 @pytest.mark.parametrize(("fields", "needs", "gpus"), GPUS.values(), ids=GPUS)
 def test_gpus(fields: dict[str, Any], needs: bool, gpus: float) -> None:
+    """Metadata may ask for gpus, and decide over the list."""
     task = task_config(**fields)
 
     assert (needs, gpus) == (resources.needs_gpu(task), resources.resource_spec(task).gpu_limit)
@@ -246,6 +256,7 @@ def test_gpus(fields: dict[str, Any], needs: bool, gpus: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "many", "-1", "nan", "inf"])
 def test_gpus_that_are_no_number_are_refused(text: str) -> None:
+    """Metadata that ask for gpus without a number are refused."""
     with pytest.raises(Refusal, match="udeploy_num_gpus"):
         spec_of(metadata=[api.Metadata(key="udeploy_num_gpus", value=text)])
 
@@ -286,12 +297,14 @@ def test_containers(container: Any, image: str, type: int, thermos: executor.The
 
 
 def test_containers_of_docker_use_the_network_of_the_host() -> None:
+    """Aurora's pods of Docker have the ports of their hosts."""
     network = spec_of(container=api.Container(docker=DOCKER)).default_spec.mesos_spec.network_spec
 
     assert network.type == MesosSpec.NetworkSpec.NETWORK_TYPE_HOST
 
 
 def test_a_task_without_a_container_has_no_mesos_spec() -> None:
+    """A process without an image needs none of the fields of Mesos."""
     assert not spec_of().default_spec.HasField("mesos_spec")
 
 
@@ -304,11 +317,13 @@ def test_a_task_without_a_container_has_no_mesos_spec() -> None:
     ],
 )
 def test_containers_that_are_refused(container: Any, text: str) -> None:
+    """Images of other kinds and empty unions are refused."""
     with pytest.raises(Refusal, match=text):
         spec_of(container=container)
 
 
 def test_an_image_without_a_tag_has_no_words_in_aurora() -> None:
+    """A job patched by a client of v1alpha may have such an image."""
     spec = spec_of(container=mesos(IMAGE))
     spec.default_spec.containers[0].image = "web"
 
@@ -320,6 +335,7 @@ def test_an_image_without_a_tag_has_no_words_in_aurora() -> None:
 
 
 def test_thermos_gets_the_task_as_its_data() -> None:
+    """The executor is fetched, started by the pod's command, and finds the whole task in its data."""
     uri = api.MesosFetcherURI(value="hdfs://a", extract=True, cache=False)
     spec = spec_of(THERMOS, mesosFetcherUris=[uri], contactEmail="ann@example.org")
     pod = spec.default_spec
@@ -342,6 +358,7 @@ def test_thermos_gets_the_task_as_its_data() -> None:
 
 @pytest.mark.parametrize("thermos", [None, THERMOS])
 def test_the_configuration_of_the_executor_is_read_back(thermos: executor.Thermos | None) -> None:
+    """The data, or a label without Thermos, keep what the client gave."""
     spec = spec_of(thermos)
     read = task_config_of(spec.default_spec, spec).executorConfig
 
@@ -377,6 +394,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize(("given", "run"), COMMANDS.values(), ids=COMMANDS)
 def test_without_thermos_pods_run_the_first_process(given: str, run: str) -> None:
+    """The command line of the first process runs in a shell, with variables in place of Thermos's names."""
     pod = spec_of(command=given, container=mesos()).default_spec
 
     assert (run, True) == (pod.containers[0].entrypoint.value, pod.mesos_spec.shell)
@@ -384,6 +402,7 @@ def test_without_thermos_pods_run_the_first_process(given: str, run: str) -> Non
 
 
 def test_without_an_executor_an_image_runs_its_own_command() -> None:
+    """An empty entry point leaves the command to the image."""
     pod = spec_of(executorConfig=None, container=mesos(IMAGE)).default_spec
 
     assert pod.containers[0].HasField("entrypoint")
@@ -392,11 +411,13 @@ def test_without_an_executor_an_image_runs_its_own_command() -> None:
 
 @pytest.mark.parametrize("data", [None, "", "{", "[]", '{"task":{}}', '{"task":{"processes":[]}}', "[" * 100_000])
 def test_data_without_a_command_line_is_refused(data: str | None) -> None:
+    """The refusal names the path at which the command line is expected."""
     with pytest.raises(Refusal, match=r"task\.processes\[0\]\.cmdline|is not JSON"):
         spec_of(executorConfig=api.ExecutorConfig(name="AuroraExecutor", data=data))
 
 
 def test_a_task_without_executor_and_image_is_refused() -> None:
+    """A task must say what it runs."""
     with pytest.raises(Refusal, match="neither an executorConfig nor an image"):
         spec_of(executorConfig=None)
 
@@ -405,6 +426,7 @@ def test_a_task_without_executor_and_image_is_refused() -> None:
     ("fields", "text"), [({"taskConfig": None}, "no taskConfig"), ({"instanceCount": -1}, "instanceCount is -1")]
 )
 def test_requests_that_are_refused(fields: dict[str, Any], text: str) -> None:
+    """A request needs a task and a possible number of instances."""
     request = update_request()
     for name, content in fields.items():
         setattr(request, name, content)
@@ -417,6 +439,7 @@ def test_requests_that_are_refused(fields: dict[str, Any], text: str) -> None:
 
 
 def test_a_summary_of_a_job_suffices() -> None:
+    """Reads of many jobs have no specs of jobs, only summaries."""
     spec = spec_of(tier="revocable")
     summary = JobSummary(name=spec.name, owner=spec.owner, sla=spec.sla)
 
@@ -424,6 +447,7 @@ def test_a_summary_of_a_job_suffices() -> None:
 
 
 def test_a_pod_without_containers_is_a_task_without_resources() -> None:
+    """An empty spec is an empty task."""
     task = task_config_of(PodSpec(), JobSpec(name=NAME))
 
     assert (0, [], None) == (task.numCpus, task.resources, task.container)
@@ -450,7 +474,7 @@ def tasks(draw: st.DrawFn) -> Any:
     )
 
 
-def shuffled(task: Any, seed: int) -> Any:
+def shuffle(task: Any, seed: int) -> Any:
     """Return an equal task with all of its sets, and the keys of its JSON, in another order."""
     order = random.Random(seed)
 
@@ -477,7 +501,7 @@ def test_equal_tasks_in_another_order_have_equal_specs(task: Any, seed: int) -> 
     for thermos in (None, THERMOS):
         one, other = (
             job_spec_of(update_request(each), "pool", thermos).SerializeToString(deterministic=True)
-            for each in (task, shuffled(task, seed))
+            for each in (task, shuffle(task, seed))
         )
 
         assert one == other

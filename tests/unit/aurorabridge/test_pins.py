@@ -14,7 +14,7 @@ from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
 from peloton.api.v1alpha.peloton_pb2 import Label
 from peloton.api.v1alpha.pod.pod_pb2 import PodSpec
 from services.aurorabridge.mapping.job_spec import job_spec_of
-from services.aurorabridge.mapping.pins import CurrentPod, instance_specs, named_instances
+from services.aurorabridge.mapping.pins import CurrentPod, instance_specs, read_ranges
 from services.aurorabridge.thrift import api
 from tests.unit.aurorabridge.scenario import task_config, update_request
 
@@ -74,18 +74,21 @@ def test_the_spec_of_an_instance(pod: CurrentPod | None, is_named: bool, expecte
 
 
 def test_an_update_of_all_instances_names_each() -> None:
+    """An update without ranges replaces changed pods and restarts stopped ones."""
     pods = {0: CurrentPod(spec_of("true"), False), 1: CurrentPod(spec_of(), True)}
 
     assert instance_specs(pods, GENERATED, 2, None, "new") == {1: labels_only("new")}
 
 
 def test_instances_that_are_removed_have_no_spec() -> None:
+    """Instances beyond the new count are left out."""
     pods = {i: CurrentPod(spec_of("true"), False) for i in range(5)}
 
     assert set(instance_specs(pods, GENERATED, 2, {0}, "new")) == {1}
 
 
 def test_the_order_of_labels_changes_nothing() -> None:
+    """Labels in another order are the same configuration."""
     current = spec_of(metadata=[api.Metadata(key="a", value="1"), api.Metadata(key="b", value="2")])
     generated = PodSpec()
     generated.CopyFrom(current)
@@ -150,6 +153,7 @@ RANGES = {
 
 @pytest.mark.parametrize(("ranges", "expected"), RANGES.values(), ids=RANGES)
 def test_named_instances(ranges: list[tuple[int, int]] | None, expected: set[int] | None) -> None:
+    """Ranges are closed, may overlap and may reach beyond the job."""
     wire = None if ranges is None else [api.Range(first=first, last=last) for first, last in ranges]
 
-    assert named_instances(wire, 5) == expected
+    assert read_ranges(wire, 5) == expected

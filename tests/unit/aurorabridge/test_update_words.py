@@ -30,6 +30,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize(("given", "expected"), SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("in_place", [False, True])
 def test_settings(given: dict[str, Any], expected: dict[str, Any], in_place: bool) -> None:
+    """Settings of an update are those of its spec, with each number of failures one higher."""
     settings = api.JobUpdateSettings(**given)
     updated, created = update_spec(settings, in_place), create_spec(settings)
 
@@ -41,6 +42,7 @@ def test_settings(given: dict[str, Any], expected: dict[str, Any], in_place: boo
 
 
 def test_settings_are_read_back() -> None:
+    """The spec of an update has the settings that clients read."""
     settings = api.JobUpdateSettings(
         updateGroupSize=3, maxPerInstanceFailures=1, maxFailedInstances=2, rollbackOnFailure=True
     )
@@ -49,16 +51,19 @@ def test_settings_are_read_back() -> None:
 
 
 def test_a_request_without_settings_updates_all_instances_at_once() -> None:
+    """Missing settings are empty ones."""
     assert update_spec(None, False) == update_spec(api.JobUpdateSettings(), False)
 
 
 @pytest.mark.parametrize("name", ["updateGroupSize", "maxPerInstanceFailures", "maxFailedInstances"])
 def test_negative_numbers_are_refused(name: str) -> None:
+    """The refusal names the field."""
     with pytest.raises(Refusal, match=f"{name} is -1"):
         create_spec(api.JobUpdateSettings(**{name: -1}))
 
 
 def test_opaque_data_are_the_json_of_the_original() -> None:
+    """The original reads these data, and this bridge those of the original; empty fields are left out."""
     full = Opaque("u-1", ("start_pulsed",), (("k", "v"),), "deploy", "d1")
 
     assert {
@@ -76,6 +81,7 @@ def test_opaque_data_are_the_json_of_the_original() -> None:
     "text", ["", "{", "[]", "3", '{"update_id": 3, "update_actions": {}, "update_metadata": [1]}', "[" * 100_000]
 )
 def test_other_opaque_data_say_nothing(text: str) -> None:
+    """Data of clients of v1alpha are no words of Aurora."""
     assert Opaque() == opaque.decode(text)
 
 
@@ -90,6 +96,7 @@ def test_other_opaque_data_say_nothing(text: str) -> None:
     ],
 )
 def test_actions(actions: tuple[str, ...], awaits: bool, is_rollback: bool) -> None:
+    """Actions tell whether an update awaits a pulse and whether it is a rollback."""
     data = Opaque(actions=actions)
 
     assert (awaits, is_rollback) == (data.awaits_pulse, data.is_rollback)

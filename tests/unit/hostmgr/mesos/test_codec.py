@@ -167,6 +167,7 @@ def test_an_executor_of_aurora_gets_its_task() -> None:
 
 
 def test_another_executor_runs_as_it_is() -> None:
+    """An executor with another id than the placeholder is not one of Aurora."""
     task = AURORA | {"executor": {**AURORA["executor"], "executorId": {"value": "mine"}}}
     made = info(task, (31000,))
 

@@ -46,6 +46,7 @@ def test_the_sandbox_is_that_of_the_pod_s_executor(executor_id: str) -> None:
 
 
 def test_a_pod_without_a_sandbox_is_an_error() -> None:
+    """The agent's refusal is the error when it has neither folder."""
     agent = cast("Any", Agent("other"))
 
     with pytest.raises(OSError, match="HTTP 404"):
