@@ -91,6 +91,26 @@ def test_the_pages_are_served(stack: Engine) -> None:
     assert "<html" in stack.exec("web", "curl", "-fsS", "http://localhost:5398/").lower()
 
 
+FIND_BRIDGE = """
+import http.client, json
+from kazoo.client import KazooClient
+client = KazooClient("zookeeper:2181")
+client.start(60)
+members = [name for name in client.get_children("/aurora/scheduler") if name.startswith("member_")]
+found = json.loads(client.get(f"/aurora/scheduler/{members[0]}")[0])["additionalEndpoints"]["http"]
+connection = http.client.HTTPConnection(found["host"], found["port"])
+headers = {"Rpc-Procedure": "ReadOnlyScheduler::getQuota", "Rpc-Encoding": "thrift"}
+connection.request("POST", "/api", bytes(1), headers)
+print(connection.getresponse().read().decode())
+client.stop()
+"""
+
+
+def test_the_bridge_is_found_in_zookeeper(stack: Engine) -> None:
+    """A client in another container reads the member of the bridge and calls it at the address that it names."""
+    assert "rpc is unimplemented" in stack.exec("api", "python", "-c", FIND_BRIDGE)
+
+
 def test_metrics_of_the_leaders_reach_the_collector(stack: Engine) -> None:
     """Each role finds the collector of the file."""
     log = stack.containers["otel-collector"].log
