@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -67,17 +67,17 @@ async def read_to_end(reader: asyncio.StreamReader) -> bytes:
 
 async def test_a_connection_serves_calls_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds of a request do not hold between two of them, also when both are sent at once."""
-    monkeypatch.setattr(connection, "REQUEST_S_MAX", 0.05)
+    monkeypatch.setattr(connection, "REQUEST_S_MAX", 1.0)
     async with serving() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for sent in (CALL, CALL * 2, CALL):
+        for sent in (CALL, CALL * 2):
             writer.write(sent)
             for _ in range(sent.count(HEAD.encode())):
                 status, body = await read_answer(reader)
 
                 assert 200 == status
                 assert ["getTierConfigs", "tiers"] == details_of(ENCODINGS["bare"].read("getTierConfigs", body))[1]
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(1.2)
         writer.close()
 
 
@@ -145,7 +145,7 @@ async def test_a_head_beyond_the_bound_closes_its_connection() -> None:
 
 async def test_an_answer_that_is_not_read_closes_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large answer is held for a bounded time; the call counts until then."""
-    monkeypatch.setattr(connection, "ANSWER_S_MAX", 0.3)
+    monkeypatch.setattr(connection, "ANSWER_S_MAX", 5.0)
     monkeypatch.setattr(app, "CALLS_HELD_MAX", 1)
     async with serving(refuse_at_length) as port:
         with socket.create_connection(("127.0.0.1", port)) as unread:
@@ -157,9 +157,10 @@ async def test_an_answer_that_is_not_read_closes_its_connection(monkeypatch: pyt
                 writer.write(CALL)
                 statuses.add((await read_answer(reader))[0])
                 writer.close()
-                await asyncio.sleep(0.05)
-            while piece := await asyncio.to_thread(unread.recv, MIB):
-                got += len(piece)
+                await asyncio.sleep(0.2)
+            with suppress(ConnectionError):
+                while piece := await asyncio.to_thread(unread.recv, MIB):
+                    got += len(piece)
 
             assert {503, 200} == statuses
             assert got < len(TEXT)
