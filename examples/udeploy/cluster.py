@@ -1,14 +1,13 @@
-"""Calls of the controller to one cluster. All of them are idempotent: updates are identified by their keys."""
+"""A service by Peloton's own API. Updates are identified by their keys."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import grpc
+from service import AGAIN_S, PULSE_S, Health, Seen, Wanted
 
 from peloton.api.client import Client
 from peloton.api.v1alpha import peloton_pb2
@@ -18,9 +17,8 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
+from peloton.api.yaml_config import load_message
 
-AGAIN_S = 0.5
-"""Seconds between pulses, and between attempts to reach an unavailable cluster."""
 AWAY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
 ENDED = {"SUCCEEDED", "FAILED", "ABORTED", "ROLLED_BACK"}
 
@@ -49,6 +47,38 @@ class Cluster:
         self.address = address
         self.client = Client(address)
         self.id = peloton_pb2.JobID(value=job_id)
+
+    def before(self) -> str:
+        return self.version()
+
+    def update_keys(self) -> set[str]:
+        return set(self.updates())
+
+    def roll_out(self, key: str, wanted: Wanted, before: str, canaries: int) -> None:
+        """An instance that fails once has failed. Canaries are overrides: the default stays the old version."""
+        spec, old = self.new_spec(wanted, before), self.spec(before)
+        if canaries:
+            for instance in range(canaries):
+                old.instance_spec[instance].CopyFrom(spec.default_spec)
+            spec = old
+        update = UpdateSpec(batch_size=wanted.batch_size, pulse_seconds=PULSE_S)
+        update.max_instance_retries = update.max_tolerable_instance_failures = 1
+        self.replace(key, spec, update)
+
+    def take_back(self, key: str, wanted: Wanted, before: str) -> None:
+        self.replace(key, self.spec(before), UpdateSpec())
+
+    def new_spec(self, wanted: Wanted, before: str) -> JobSpec:
+        """Return the spec of the file with the new version: here it is a variable, elsewhere it would be an image."""
+        spec = load_message(wanted.file, JobSpec)
+        spec.respool_id.CopyFrom(self.spec(before).respool_id)
+        for variable in spec.default_spec.containers[0].environment:
+            if variable.name == "VERSION":
+                variable.value = wanted.version
+        return spec
+
+    def health(self, seen: Seen, save: Callable[[], None]) -> Health:
+        return Watch(self, seen, save)
 
     def version(self) -> str:
         request = svc.GetJobRequest(job_id=self.id, summary_only=True)
@@ -89,22 +119,10 @@ class Cluster:
             time.sleep(AGAIN_S)
 
 
-@dataclass
-class Seen:
-    """Progress of the watch on a service's pods. A watch that resumes from it misses no event."""
-
-    revision: int = 0  # 0: no change has been read
-    failures: dict[str, int] = field(default_factory=dict)  # of each pod
-    trouble: str = ""  # the first that came up
-
-
-class Health(threading.Thread):
-    """Watches the pods of a service: during a rollout, none may fail."""
-
+class Watch(Health):
     def __init__(self, cluster: Cluster, seen: Seen, save: Callable[[], None]) -> None:
-        super().__init__(daemon=True)
-        self.cluster, self.seen, self.save = cluster, seen, save
-        self.is_watching = threading.Event()
+        super().__init__(seen, save)
+        self.cluster = cluster
 
     def run(self) -> None:
         while True:

@@ -1,6 +1,7 @@
 """A deploy controller: rolls a version of a service out to several clusters, and back when a pod fails.
 
     python deploy.py web-2 web.yaml --version 2 --job UUID --cluster localhost:5397 --cluster localhost:5398
+    python deploy.py web-2 web.yaml --version 2 --api aurora --job web/prod/shop --cluster localhost:5396 ...
 
 A canary in the first cluster, batches there, then batches in the others; after each, no pod may fail for a while. The
 controller may be killed at any moment and started again with the same arguments: each of its calls has a key that
@@ -15,17 +16,14 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import grpc
-from cluster import AGAIN_S, Cluster, Health, Seen
-
-from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec, UpdateSpec
-from peloton.api.yaml_config import load_message
-
-PULSE_S = 2  # it gives two a second; the clusters notice soon when it is gone
+from aurora import Bridge, Refused
+from cluster import Cluster
+from service import AGAIN_S, Seen, Service, Wanted
 
 
 class Memory:
@@ -33,11 +31,11 @@ class Memory:
     rollback.
     """
 
-    def __init__(self, path: Path, clusters: list[Cluster]) -> None:
+    def __init__(self, path: Path, clusters: list[Service]) -> None:
         self.path = path
         self.lock = threading.Lock()
         stored = json.loads(path.read_text()) if path.exists() else {}
-        self.before: dict[str, str] = stored.get("before") or {each.address: each.version() for each in clusters}
+        self.before: dict[str, str] = stored.get("before") or {each.address: each.before() for each in clusters}
         self.seen = {each.address: Seen(**stored.get("seen", {}).get(each.address, {})) for each in clusters}
         self.trouble: str = stored.get("trouble", "")
         self.save()
@@ -51,20 +49,10 @@ class Memory:
             new.replace(self.path)  # a file that was half written is never read
 
 
-@dataclass(frozen=True)
-class Wanted:
-    deploy: str
-    spec: Path
-    version: str
-    canaries: int
-    batch_size: int
-    bake_s: float
-
-
 class Deploy:
-    def __init__(self, wanted: Wanted, clusters: list[Cluster], memory: Memory) -> None:
+    def __init__(self, wanted: Wanted, clusters: list[Service], memory: Memory) -> None:
         self.wanted, self.clusters, self.memory = wanted, clusters, memory
-        self.health = [Health(each, memory.seen[each.address], memory.save) for each in clusters]
+        self.health = [each.health(memory.seen[each.address], memory.save) for each in clusters]
 
     def run(self) -> bool:
         """Return whether all clusters have the new version; otherwise none has."""
@@ -72,44 +60,27 @@ class Deploy:
             each.start()
         for each in self.health:
             each.is_watching.wait()
-        for name, cluster, spec in self.phases():
-            trouble = self.memory.trouble or self.trouble() or self.bring_out(name, cluster, spec) or self.bake()
+        for name, cluster, canaries in self.phases():
+            trouble = self.memory.trouble or self.trouble() or self.bring_out(name, cluster, canaries) or self.bake()
             if trouble:
                 self.take_back(trouble)
                 return False
         return True
 
-    def phases(self) -> Iterator[tuple[str, Cluster, JobSpec]]:
-        """Yield name, cluster and spec of each phase."""
-        first, canaries = self.clusters[0], self.before(self.clusters[0])
-        for instance in range(self.wanted.canaries):
-            canaries.instance_spec[instance].CopyFrom(self.after(first).default_spec)
-        yield "canary", first, canaries
+    def phases(self) -> Iterator[tuple[str, Service, int]]:
+        """Yield name, cluster and number of canaries of each phase."""
+        yield "canary", self.clusters[0], self.wanted.canaries
         for cluster in self.clusters:
-            yield "batches", cluster, self.after(cluster)
+            yield "batches", cluster, 0
 
-    def before(self, cluster: Cluster) -> JobSpec:
-        return cluster.spec(self.memory.before[cluster.address])
-
-    def after(self, cluster: Cluster) -> JobSpec:
-        """Return the spec of the file with the new version: here it is a variable, elsewhere it would be an image."""
-        spec = load_message(self.wanted.spec, JobSpec)
-        spec.respool_id.CopyFrom(self.before(cluster).respool_id)
-        for variable in spec.default_spec.containers[0].environment:
-            if variable.name == "VERSION":
-                variable.value = self.wanted.version
-        return spec
-
-    def bring_out(self, name: str, cluster: Cluster, spec: JobSpec) -> str:
-        """Roll out a spec; return the reason of a failure. An instance that fails once has failed."""
+    def bring_out(self, name: str, cluster: Service, canaries: int) -> str:
+        """Roll out the version; return the reason of a failure."""
         key = f"{self.wanted.deploy}/{name}"
-        update = UpdateSpec(batch_size=self.wanted.batch_size, pulse_seconds=PULSE_S)
-        update.max_instance_retries = update.max_tolerable_instance_failures = 1
-        cluster.replace(key, spec, update)
+        cluster.roll_out(key, self.wanted, self.memory.before[cluster.address], canaries)
         state = self.follow(name, cluster, pulse=True)
         return "" if state == "SUCCEEDED" else self.trouble() or f"the update has {state} in {cluster.address}"
 
-    def follow(self, name: str, cluster: Cluster, pulse: bool) -> str:
+    def follow(self, name: str, cluster: Service, pulse: bool) -> str:
         state = ""
         for now in cluster.progress(f"{self.wanted.deploy}/{name}", pulse):
             if now != state:
@@ -137,9 +108,9 @@ class Deploy:
         self.memory.trouble = trouble
         self.memory.save()
         print(f"{self.wanted.deploy}: TAKEN BACK, because {trouble}", flush=True)
-        touched = [each for each in self.clusters if any(map(self.is_mine, each.updates()))]
+        touched = [each for each in self.clusters if any(map(self.is_mine, each.update_keys()))]
         for cluster in touched:
-            cluster.replace(f"{self.wanted.deploy}/back", self.before(cluster), UpdateSpec())
+            cluster.take_back(f"{self.wanted.deploy}/back", self.wanted, self.memory.before[cluster.address])
         for cluster in touched:
             self.follow("back", cluster, pulse=False)
 
@@ -152,20 +123,27 @@ def main() -> int:
     parser.add_argument("deploy", help="the name of this deploy; the same name continues it")
     parser.add_argument("spec", type=Path, help="YAML file of the service")
     parser.add_argument("--version", required=True, help="what the variable VERSION of the service is to be")
-    parser.add_argument("--job", required=True, metavar="UUID", help="the service, of the same id in each cluster")
+    parser.add_argument(
+        "--api", choices=("peloton", "aurora"), default="peloton", help="by which the clusters are called"
+    )
+    parser.add_argument("--job", required=True, help="UUID of the service, or with --api aurora ROLE/ENVIRONMENT/NAME")
     parser.add_argument("--cluster", required=True, action="append", metavar="HOST:PORT", help="in this order")
     parser.add_argument("--memory", type=Path, default=Path("."), metavar="FOLDER", help="for the file of the deploy")
     parser.add_argument("--canaries", type=int, default=1, metavar="N")
     parser.add_argument("--batch-size", type=int, default=2, metavar="N")
     parser.add_argument("--bake", type=float, default=5.0, metavar="SECONDS", help="in which nothing may fail")
     options = parser.parse_args()
-    clusters = [Cluster(address, options.job) for address in options.cluster]
+    kinds: dict[str, Callable[[str, str], Service]] = {"peloton": Cluster, "aurora": Bridge}
+    clusters = [kinds[options.api](address, options.job) for address in options.cluster]
     wanted = Wanted(options.deploy, options.spec, options.version, options.canaries, options.batch_size, options.bake)
     try:
         memory = Memory(options.memory / f"{options.deploy}.json", clusters)
         is_out = Deploy(wanted, clusters, memory).run()
     except grpc.RpcError as error:  # refused: another client changed the service, or the deploy had other arguments
         print(f"{options.deploy}: {error.details()} ({error.code().name})", file=sys.stderr)
+        return 2
+    except Refused as refused:
+        print(f"{options.deploy}: {refused}", file=sys.stderr)
         return 2
     print(f"{options.deploy}: {'DONE' if is_out else 'version ' + options.version + ' is nowhere'}", flush=True)
     return 0 if is_out else 1
