@@ -40,7 +40,6 @@ def _normalize_task(task: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
     copy = task_pb2.TaskConfig()
     copy.CopyFrom(task)
     copy.ClearField("name")
-    copy.ClearField("complete")  # of the way in which the configuration came about
     _sort(copy)
     for part in all_parts(copy):
         if part.container.HasField("docker") and not part.container.docker.HasField("network"):

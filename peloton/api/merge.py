@@ -40,6 +40,7 @@ def merge_config(default: ConfigT, override: ConfigT) -> ConfigT:
     merged = type(default)()
     if getattr(override, "complete", False):
         merged.CopyFrom(override)
+        merged.ClearField("complete")  # what is merged is no override
         return merged
     merged.CopyFrom(default)
     # Clearing first keeps MergeFrom from merging into a message of the default, or appending to its lists.

@@ -60,6 +60,7 @@ class PodBatches:
                 self._specs.number(pod.job_id, version, pod.instance_id)
                 for (pod, _, _), version in zip(runs, versions, strict=True)
             ],
+            desired_state=[_STATES[pod.goal] for pod, _, _ in runs],
             event_count=[len(mine) for _, _, mine in runs],
             # By position: names of columns take twice as long.
             event=[events[one[-1] // NS_PER_S, one[4], one[-2]] for _, _, mine in runs for one in mine],

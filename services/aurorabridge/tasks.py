@@ -10,7 +10,7 @@ from typing import Any
 from peloton.api.private import bulk_reads_pb2 as reads
 from peloton.model.ids import JobId, PodId
 from services.aurorabridge.lookup import PodBatch
-from services.aurorabridge.mapping.task_config import assigned_ports, task_config_of
+from services.aurorabridge.mapping.task_config import ports_of, task_config_of
 from services.aurorabridge.states import schedule_status
 from services.aurorabridge.thrift import api
 
@@ -57,7 +57,7 @@ class Tasks(Sequence[Any]):
             spec = batch.spec(number)
             task = task_config_of(spec, job.spec)
             task.executorConfig = None  # the method returns tasks without it, as its name says
-            self._configs[job.job_id, number] = task, assigned_ports(spec)
+            self._configs[job.job_id, number] = task, ports_of(spec)
 
     def __len__(self) -> int:
         return self._count

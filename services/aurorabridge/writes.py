@@ -115,7 +115,7 @@ async def _replace(
     asked = update_spec(settings, backend.settings.in_place)
     ranges = settings.updateOnlyTheseInstances if settings is not None else None
     named = read_ranges(ranges, spec.instance_count)
-    pods = await current_pods(backend, job)
+    pods = await current_pods(backend, job.job_info.job_id.value)
     pinned = await asyncio.to_thread(
         instance_specs, pods, spec.default_spec, spec.instance_count, named, str(uuid.uuid4())
     )

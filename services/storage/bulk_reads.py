@@ -28,7 +28,7 @@ _EXISTS = JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED]
 
 
 class PodRow(NamedTuple):
-    """Current run of an instance; ``state`` is the number of the stored state."""
+    """Current run of an instance; ``state`` and ``goal`` are the numbers of the stored states."""
 
     job_id: JobId
     instance_id: int
@@ -38,6 +38,7 @@ class PodRow(NamedTuple):
     host: str
     agent_id: str
     config_version: int
+    goal: int
 
 
 class EventRow(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from peloton.api.v1alpha.peloton_pb2 import Label
@@ -53,3 +53,7 @@ def metadata_of(labels: Iterable[Label]) -> list[Any]:
         for label in labels
         if label.key.startswith(METADATA)
     ]
+
+
+def without_update(labels: Sequence[Label]) -> list[Label]:
+    return [label for label in labels if label.key != UPDATE]
