@@ -39,13 +39,17 @@ log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 16 * 2**20
 MEMORY_BYTES_MAX = 256 * 2**20
-"""Memory of all calls in flight: their bodies and the arguments decoded from them."""
+"""Memory of all calls in flight: their bodies, the arguments decoded from them, and their encoded answers."""
+INLINE_BYTES_MAX = 32 * 2**10
+"""Size up to which a body is decoded by the event loop, without a thread."""
 BODY_S_MAX = 30.0
 """Time in which a body must have arrived, in seconds."""
 CALL_S_MAX = 60.0
 """Time of a call whose client sets none, and the longest that a client may set, in seconds."""
-CALLS_MAX = 64
-"""Calls carried out at a time."""
+READS_MAX = 8
+"""Calls that read carried out at a time; each may hold the tasks of a large job."""
+WRITES_MAX = 64
+"""Calls that write carried out at a time."""
 CALLS_HELD_MAX = 1_000
 """Calls in flight: those that are read, that wait, that are carried out and that are answered."""
 
@@ -58,7 +62,8 @@ class Bridge:
         self._methods = methods
         self._held_calls = 0
         self._held_bytes = 0
-        self._running = asyncio.Semaphore(CALLS_MAX)
+        self._reads = asyncio.Semaphore(READS_MAX)
+        self._writes = asyncio.Semaphore(WRITES_MAX)
         self._decoding = asyncio.Lock()  # one at a time: the parsed JSON of a body takes many times its memory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,24 +101,28 @@ class Bridge:
             raise Fault("pages of browsers may not call the bridge", 403)
         encoding, timeout_s = encoding_of(request.headers), timeout_of(request.headers)
         body = await _read_body(request, held)
-        head = await self._decode(read_head, encoding, request.headers.get("rpc-procedure", ""), body)
+        procedure = request.headers.get("rpc-procedure", "")
+        head = await self._decode(held.bytes, read_head, encoding, procedure, body)
         try:
             answer = await self._answer(head, timeout_s, held)
         except Fault as fault:
             if head.encoding is Encoding.BARE:
                 raise
             answer = fault
-        return _Answer(await asyncio.to_thread(write_answer, head, answer), media_type=_media_type(request, head))
+        content = await asyncio.to_thread(write_answer, head, answer)
+        held.take(len(content))
+        return _Answer(content, media_type=_media_type(request, head))
 
     async def _answer(self, head: Head, timeout_s: float, held: _Held) -> Any:
         """Carry out a call. Raises Fault."""
-        arguments, values = await self._decode(read_arguments, head)
+        arguments, values = await self._decode(held.bytes, read_arguments, head)
         held.take(values * VALUE_BYTES)
         method = self._methods.get(head.method)
         if method is None:  # the original answers in these words
             raise Fault("rpc is unimplemented", 500, TApplicationException.INTERNAL_ERROR)
+        running = self._reads if head.method.startswith("get") else self._writes
         try:
-            async with asyncio.timeout(timeout_s), self._running:
+            async with asyncio.timeout(timeout_s), running:
                 result = await method(self._backend, arguments)
         except TimeoutError:
             text = f"{head.method} has taken more than {timeout_s:g} s"
@@ -123,7 +132,9 @@ class Bridge:
             return api.Response(responseCode=code, details=_details(head.method, text))
         return api.Response(responseCode=api.ResponseCode.OK, details=_details(head.method), result=result)
 
-    async def _decode(self, read: Any, *arguments: Any) -> Any:
+    async def _decode(self, size_bytes: int, read: Any, *arguments: Any) -> Any:
+        if size_bytes <= INLINE_BYTES_MAX:
+            return read(*arguments)
         async with self._decoding:
             return await asyncio.to_thread(read, *arguments)
 

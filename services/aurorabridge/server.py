@@ -22,6 +22,8 @@ from services.settings import Settings
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 2_000
+KEEP_ALIVE_S = 75
+"""Time for which a connection waits for its next call: longer than the pools of clients keep theirs."""
 
 
 async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None]) -> None:
@@ -49,5 +51,6 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
     await asgi_server.serve(
         create_app(backend, METHODS, [streams.route()]), "aurorabridge", settings.host, settings.aurora_port,
         stop=stop, serves=listens, end=end, http=Connection, ws="none", limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )  # fmt: skip
     await backend.close()

@@ -39,10 +39,12 @@ def test_the_wheel_has_all_code_of_the_product(names: set[str]) -> None:
 
 
 def test_the_wheel_has_data_that_the_product_reads(names: set[str]) -> None:
-    """The wheel has built pages, migrations, comments of the API, and all examples."""
+    """The wheel has built pages, migrations, comments of the API, types of Aurora's, and all examples."""
     examples = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*") if path.is_file()}
 
-    assert {"services/web/assets/index.html", "peloton/api/comments.json"} <= names
+    data = {"services/web/assets/index.html", "peloton/api/comments.json", "services/aurorabridge/aurora.thrift"}
+
+    assert data <= names
     assert {f"cli/example_files/{name}" for name in examples if "__pycache__" not in name} - names == set()
 
 
@@ -64,6 +66,6 @@ def test_the_wheel_requires_nothing_that_cannot_be_installed(built: Path) -> Non
 
     assert "kazoo<3,>=2.10" in required
     assert [line for line in required if line.startswith(("pymesos", "http-parser"))] == []
-    assert {"local", "postgres", "web"} <= {
+    assert {"aurora", "local", "postgres", "web"} <= {
         line.removeprefix("Provides-Extra: ") for line in lines if line.startswith("Provides-Extra: ")
     }

@@ -194,7 +194,7 @@ def test_an_oversized_body_is_refused_before_it_is_read() -> None:
 
 async def test_calls_wait_for_those_that_are_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls beyond those that are carried out at a time wait, and those beyond the second bound are refused."""
-    monkeypatch.setattr(app, "CALLS_MAX", 2)
+    monkeypatch.setattr(app, "READS_MAX", 2)
     monkeypatch.setattr(app, "CALLS_HELD_MAX", 3)
     running, most, go = 0, 0, asyncio.Event()
 
@@ -232,3 +232,13 @@ async def status_of(bridge: app.Bridge) -> int:
 
     await bridge(scope, receive, send)
     return int(sent[0]["status"])
+
+
+async def test_answers_count_as_memory_until_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that does not fit is refused, and the memory of those that were sent is free again."""
+    bridge = app.Bridge(Backend("127.0.0.1:1"), {"getTierConfigs": failing(Refusal("x" * 1000))})
+    monkeypatch.setattr(app, "MEMORY_BYTES_MAX", 2000)
+    statuses = [await status_of(bridge) for _ in range(3)]
+    monkeypatch.setattr(app, "MEMORY_BYTES_MAX", 1000)
+
+    assert ([200, 200, 200], 503) == (statuses, await status_of(bridge))
