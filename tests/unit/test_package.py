@@ -41,7 +41,6 @@ def test_the_wheel_has_all_code_of_the_product(names: set[str]) -> None:
 def test_the_wheel_has_data_that_the_product_reads(names: set[str]) -> None:
     """The wheel has built pages, migrations, comments of the API, types of Aurora's, and all examples."""
     examples = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*") if path.is_file()}
-
     data = {"services/web/assets/index.html", "peloton/api/comments.json", "services/aurorabridge/aurora.thrift"}
 
     assert data <= names
