@@ -1,4 +1,8 @@
-"""Election of the one bridge that publishes, by a lease that role api stores with the position of the publisher."""
+"""Election of the one bridge that publishes, by a lease that role api stores with the position of the publisher.
+
+The bridge has no database, ZooKeeper need not be there, and a label would belong to one job. Role api has the leases of
+all roles and the log that is followed, so one call renews the lease and stores how far the log is published.
+"""
 
 from __future__ import annotations
 
