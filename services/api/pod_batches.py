@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -24,7 +24,9 @@ K = TypeVar("K")
 EVENTS_PER_RUN_MAX = 100
 """Number of events of a run that are sent, the newest ones."""
 
-_STATES = {number: convert_v1.POD_STATE_NUMBERS[state.public] for number, state in convert.POD_STATES.items()}
+_STATES: dict[int, Any] = {
+    number: convert_v1.POD_STATE_NUMBERS[state.public] for number, state in convert.POD_STATES.items()
+}
 """Number of a stored state -> number of the state that clients see."""
 
 
@@ -68,7 +70,7 @@ class PodBatches:
         )
         batch.texts.extend(texts)
         for time_s, state, message in events:
-            batch.events.add(time_s=time_s, state=_STATES[state], message=message)  # type: ignore[arg-type]
+            batch.events.add(time_s=time_s, state=_STATES[state], message=message)
         return batch
 
 

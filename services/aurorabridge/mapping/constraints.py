@@ -12,7 +12,6 @@ from services.aurorabridge.mapping import identity
 from services.aurorabridge.method import Refusal
 from services.aurorabridge.thrift import api
 
-Kind = LabelConstraint.Kind.ValueType
 _HOST = "host"
 _LABEL, _AND, _OR = Constraint.CONSTRAINT_TYPE_LABEL, Constraint.CONSTRAINT_TYPE_AND, Constraint.CONSTRAINT_TYPE_OR
 _ON_PODS, _ON_HOSTS = LabelConstraint.LABEL_CONSTRAINT_KIND_POD, LabelConstraint.LABEL_CONSTRAINT_KIND_HOST
@@ -36,27 +35,42 @@ def _part(constraint: Any, name: str) -> Constraint:
             raise Refusal(f"{prefix}: only host limit constraints supported")
         if (kind.limit.limit or 0) < 1:
             raise Refusal(f"{prefix}: the limit is {kind.limit.limit or 0}, want at least 1")
-        return _label(_ON_PODS, identity.POD_KEY, name, kind.limit.limit)
+        return _limit(name, kind.limit.limit)
     if kind is None or kind.value is None:
         raise Refusal(f"{prefix}: neither a value nor a limit is set")
     if kind.value.negated:
         raise Refusal(f"{prefix}: negated value constraints not supported")
     if not kind.value.values:
         raise Refusal(f"{prefix}: no value is set")
-    values = [_label(_ON_HOSTS, constraint.name or "", value, 1) for value in sorted(set(kind.value.values))]
+    values = [_value(constraint.name or "", value) for value in sorted(set(kind.value.values))]
     if len(values) == 1:
         return values[0]
     return Constraint(type=_OR, or_constraint=pod_pb2.OrConstraint(constraints=values))
 
 
-def _label(kind: Kind, key: str, value: str, requirement: int) -> Constraint:
-    is_limit = kind == _ON_PODS
-    condition = (
-        LabelConstraint.LABEL_CONSTRAINT_CONDITION_LESS_THAN
-        if is_limit
-        else LabelConstraint.LABEL_CONSTRAINT_CONDITION_EQUAL
+def _limit(name: str, limit: int) -> Constraint:
+    return _label(
+        LabelConstraint(
+            kind=_ON_PODS,
+            condition=LabelConstraint.LABEL_CONSTRAINT_CONDITION_LESS_THAN,
+            label=Label(key=identity.POD_KEY, value=name),
+            requirement=limit,
+        )
     )
-    label = LabelConstraint(kind=kind, condition=condition, label=Label(key=key, value=value), requirement=requirement)
+
+
+def _value(attribute: str, value: str) -> Constraint:
+    return _label(
+        LabelConstraint(
+            kind=_ON_HOSTS,
+            condition=LabelConstraint.LABEL_CONSTRAINT_CONDITION_EQUAL,
+            label=Label(key=attribute, value=value),
+            requirement=1,
+        )
+    )
+
+
+def _label(label: LabelConstraint) -> Constraint:
     return Constraint(type=_LABEL, label_constraint=label)
 
 
