@@ -102,16 +102,18 @@ class BulkReads:
         numbers, limit = _numbers_of(request.job_ids), RUNS_PER_BATCH // max(request.runs, 1)
         batches = PodBatches(self._records.configs, numbers)
         for ids in _batched(sorted(numbers), JOBS_PER_BATCH):
-            after: tuple[JobId, int] | None = None
-            while True:
-                pods, events = await self._calls.run(self._records.bulk.pods, ids, after, limit, request.runs)
+            after = -1
+            while ids:
+                some = ids if after < 0 else ids[:1]  # the rest of one job by itself: an index finds its beginning
+                pods, events = await self._calls.run(self._records.bulk.pods, some, after, limit, request.runs)
                 if request.runs:
                     yield await self._calls.run(batches.of_runs, pods, events)
                 else:
                     yield await self._calls.run(batches.of_pods, pods)
-                if len(pods) < limit:
-                    break
-                after = pods[-1].job_id, pods[-1].instance_id
+                if len(pods) == limit:
+                    ids, after = ids[ids.index(pods[-1].job_id) :], pods[-1].instance_id
+                else:
+                    ids, after = ids[len(some) :], -1
 
     # -- updates
 

@@ -16,7 +16,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.ids import JobId
 from peloton.model.times import NS_PER_S
-from services.storage.bulk_reads import EventRow, PodRow, Runs
+from services.storage.bulk_reads import Columns, EventRow, PodRow, Runs
 from services.storage.jobs.configs import Configs
 
 K = TypeVar("K")
@@ -24,6 +24,7 @@ K = TypeVar("K")
 EVENTS_PER_RUN_MAX = 100
 """Number of events of a run that are sent, the newest ones."""
 
+_TIME, _STATE, _MESSAGE = map(EventRow._fields.index, ("time_ns", "state", "message"))
 _STATES: dict[int, Any] = {
     number: convert_v1.POD_STATE_NUMBERS[state.public] for number, state in convert.POD_STATES.items()
 }
@@ -43,9 +44,9 @@ class PodBatches:
     def of_runs(self, pods: Sequence[PodRow], runs: Runs) -> reads.ListPodsResponse:
         """Return the runs that have events, each in the state of its newest event."""
         found = ((pod, events) for pod in pods for events in reversed(runs.get((pod.job_id, pod.instance_id), ())))
-        return self._batch([(pod, events[-1], events[-EVENTS_PER_RUN_MAX:]) for pod, events in found])
+        return self._batch([(pod, EventRow(*events[-1]), events[-EVENTS_PER_RUN_MAX:]) for pod, events in found])
 
-    def _batch(self, runs: Sequence[tuple[PodRow, PodRow | EventRow, Sequence[EventRow]]]) -> reads.ListPodsResponse:
+    def _batch(self, runs: Sequence[tuple[PodRow, PodRow | EventRow, Sequence[Columns]]]) -> reads.ListPodsResponse:
         versions = [pod.config_version if pod.run_id == last.run_id else last.config_version for pod, last, _ in runs]
         self._specs.load({(pod.job_id, version) for (pod, _, _), version in zip(runs, versions, strict=True)})
         texts, events = _Numbers[str](), _Numbers[tuple[int, int, str]]()
@@ -64,8 +65,7 @@ class PodBatches:
             ],
             desired_state=[_STATES[pod.goal] for pod, _, _ in runs],
             event_count=[len(mine) for _, _, mine in runs],
-            # By position: names of columns take twice as long.
-            event=[events[one[-1] // NS_PER_S, one[4], one[-2]] for _, _, mine in runs for one in mine],
+            event=[events[one[_TIME] // NS_PER_S, one[_STATE], one[_MESSAGE]] for _, _, mine in runs for one in mine],
             specs=self._specs.take_new(),
         )
         batch.texts.extend(texts)

@@ -16,6 +16,7 @@ from thriftpy2.transport import TCyMemoryBuffer
 from peloton.model.text import quote
 from services.aurorabridge.bounds import DEPTH_MAX, VALUES_MAX, Malformed, scan
 from services.aurorabridge.json_structs import read_json, to_json
+from services.aurorabridge.splice import encode_spliced
 from services.aurorabridge.thrift import api
 
 SERVICES = {"ReadOnlyScheduler": api.ReadOnlyScheduler, "AuroraSchedulerManager": api.AuroraSchedulerManager}
@@ -153,9 +154,6 @@ def write_answer(head: Head, response: Any) -> bytes:
     if head.encoding is Encoding.JSON:
         return orjson.dumps([1, head.method, kind, head.seqid, to_json(answer)])
     transport = TCyMemoryBuffer()
-    protocol = TCyBinaryProtocol(transport)
     if head.encoding is Encoding.BINARY:
-        protocol.write_message_begin(head.method, kind, head.seqid)
-    protocol.write_struct(answer)
-    written: bytes = transport.getvalue()
-    return written
+        TCyBinaryProtocol(transport).write_message_begin(head.method, kind, head.seqid)
+    return b"".join([transport.getvalue(), *encode_spliced(answer)])

@@ -41,16 +41,16 @@ def to_json(struct: Any) -> dict[str, Any]:
     return _tree(struct, {})
 
 
-def _tree(struct: Any, known: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return the JSON of a struct; ``known`` has that of others by their Python id: tasks share configurations."""
-    tree = known.get(id(struct))
-    if tree is None:
-        tree = known[id(struct)] = {}
-        for number, name, kind, spec in _fields(struct.__class__):
+def _tree(struct: Any, known: dict[int, tuple[Any, dict[str, Any]]]) -> dict[str, Any]:
+    """Return the JSON of a struct; ``known`` has others with theirs, by their Python id: tasks share configurations."""
+    if id(struct) not in known:
+        tree = {}
+        for number, name, kind, spec in _fields(type(struct)):
             value = getattr(struct, name)
             if value is not None:
                 tree[number] = {NAMES[kind]: value if kind in PLAIN else _node(value, kind, spec, known)}
-    return tree
+        known[id(struct)] = struct, tree  # a struct that is gone could leave its id to another one
+    return known[id(struct)][1]
 
 
 @cache
@@ -59,7 +59,7 @@ def _fields(struct: Any) -> list[tuple[str, str, int, Any]]:
     return [(str(number), name, kind, spec) for number, (kind, name, spec) in found]
 
 
-def _node(value: Any, kind: int, spec: Any, known: dict[int, dict[str, Any]]) -> Any:
+def _node(value: Any, kind: int, spec: Any, known: dict[int, tuple[Any, dict[str, Any]]]) -> Any:
     if kind == TType.STRUCT:
         return _tree(value, known)
     if kind in (TType.LIST, TType.SET):

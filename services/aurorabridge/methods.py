@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.aurorabridge import reads, writes
 from services.aurorabridge.method import Method
 
-METHODS: dict[str, Method] = {}
+METHODS: dict[str, Method] = {**reads.METHODS, **writes.METHODS}

@@ -6,7 +6,7 @@ Each method is one transaction of one or two queries that returns a bounded page
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -42,9 +42,8 @@ class PodRow(NamedTuple):
 
 
 class EventRow(NamedTuple):
-    """Event of a run, as the columns of its row: hundreds of thousands are read at a time."""
+    """Event of a run."""
 
-    raw_job_id: Any  # as the database returns it
     instance_id: int
     run_id: int
     prev_run_id: int
@@ -56,8 +55,12 @@ class EventRow(NamedTuple):
     time_ns: int
 
 
-Runs = Mapping[tuple[JobId, int], Sequence[Sequence[EventRow]]]
+Columns = Sequence[Any]
+"""Columns of an EventRow: hundreds of thousands of events are read at a time."""
+Runs = Mapping[tuple[JobId, int], Sequence[Sequence[Columns]]]
 """(job, instance) -> its runs by rising number, each as its events, oldest first."""
+RUNS_APART_MAX = 16
+"""Largest difference between the runs of pods whose events are read by one scan, which also reads runs in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +102,25 @@ class BulkReads(Repository):
 
     @reading
     def pods(
-        self, conn: sa.Connection, job_ids: Sequence[JobId], after: tuple[JobId, int] | None, limit: int, runs: int = 0
+        self, conn: sa.Connection, job_ids: Sequence[JobId], after: int, limit: int, runs: int = 0
     ) -> tuple[list[PodRow], Runs]:
-        """Return pods of these jobs after an instance, by job and instance, and their newest ``runs`` that have events.
+        """Return pods of these jobs by job and instance, and their newest ``runs`` that have events.
 
-        Pods beyond the count of their job, which a shrinking service has for a while, are left out.
+        ``after`` is an instance of the only job, or -1. Pods beyond the count of their job, which a shrinking service
+        has for a while, are left out.
         """
-        page = [PodRow(*row) for row in conn.execute(_pods_after(job_ids, after).limit(limit))]
+        rows = _fetch(conn, _pods_after(job_ids, after).limit(limit))
+        ids = {raw: parse_job_id(str(raw)) for raw in {row[0] for row in rows}}
+        page = [PodRow(ids[raw], *rest) for raw, *rest in rows]
         if not (page and runs):
             return page, {}
-        values = key_values(conn.dialect.name, [(pod.job_id, pod.instance_id) for pod in page])
-        rows: Any = conn.execute(_events(conn.dialect.name), {**values, "of_runs": runs})
-        ids: dict[Any, JobId] = {}
-        found: dict[tuple[JobId, int], list[Sequence[EventRow]]] = {}
-        for (raw_id, instance_id, _), events in groupby(rows, itemgetter(0, 1, 2)):
-            job_id = ids.get(raw_id) or ids.setdefault(raw_id, parse_job_id(str(raw_id)))
-            found.setdefault((job_id, instance_id), []).append(list(events))
+        current = {(pod.job_id, pod.instance_id): pod.run_id for pod in page}
+        found: dict[tuple[JobId, int], list[Sequence[Columns]]] = {}
+        for job_id, events in _read_events(conn, page, runs):
+            for (instance_id, run_id), mine in groupby(events, itemgetter(0, 1)):
+                key = job_id, instance_id
+                if 0 <= current.get(key, -1) - run_id < runs:
+                    found.setdefault(key, []).append(list(mine))
         return page, found
 
     @reading
@@ -142,23 +148,46 @@ class BulkReads(Repository):
         return found
 
 
-def _pods_after(job_ids: Sequence[JobId], after: tuple[JobId, int] | None) -> sa.Select[Any]:
+def _fetch(conn: sa.Connection, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> list[Columns]:
+    """Return rows as the driver has them, in half of the time; job ids are of its own type then."""
+    cursor: Any = conn.execute(query, values or {}).cursor
+    return list(cursor.fetchall())
+
+
+def _raw(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    return sa.type_coerce(column, sa.types.NullType()).label("raw_id")
+
+
+def _pods_after(job_ids: Sequence[JobId], after: int) -> sa.Select[Any]:
     in_count = sa.and_(JOB.c.job_id == POD.c.job_id, POD.c.instance_id < JOB.c.instance_count, _EXISTS)
-    query = sa.select(*(POD.c[name] for name in PodRow._fields)).join(JOB, in_count).where(POD.c.job_id.in_(job_ids))
-    if after is not None:
-        job_id, instance_id = sa.literal(after[0], POD.c.job_id.type), sa.literal(after[1], sa.BigInteger)
-        query = query.where(sa.tuple_(POD.c.job_id, POD.c.instance_id) > sa.tuple_(job_id, instance_id))
+    columns = [_raw(POD.c.job_id), *(POD.c[name] for name in PodRow._fields[1:])]
+    query = sa.select(*columns).join(JOB, in_count)
+    if len(job_ids) == 1:
+        query = query.where(POD.c.job_id == job_ids[0], POD.c.instance_id > after)
+    else:
+        query = query.where(POD.c.job_id.in_(job_ids))
     return query.order_by(POD.c.job_id, POD.c.instance_id)
 
 
-def _events(dialect: str) -> sa.Select[Any]:
-    keys, runs = key_table(dialect), sa.bindparam("of_runs", type_=sa.BigInteger)
+def _read_events(conn: sa.Connection, pods: Sequence[PodRow], runs: int) -> Iterator[tuple[JobId, Iterable[Columns]]]:
+    """Yield each job with events of its pods, by instance and time: those of the newest runs, and perhaps of others."""
+    columns, key = [POD_EVENT.c[name] for name in EventRow._fields], POD_EVENT.c
+    first, last = min(pod.run_id for pod in pods), max(pod.run_id for pod in pods)
+    if pods[0].job_id == pods[-1].job_id and last - first <= RUNS_APART_MAX:
+        span = key.instance_id.between(pods[0].instance_id, pods[-1].instance_id)
+        query = sa.select(*columns).where(key.job_id == pods[0].job_id, span)
+        query = query.where(key.run_id.between(first - runs + 1, last))
+        yield pods[0].job_id, _fetch(conn, query.order_by(key.instance_id, key.revision))
+        return
+    keys = key_table(conn.dialect.name)
     pod = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
-    newest = POD_EVENT.c.run_id.between(POD.c.run_id - runs + 1, POD.c.run_id)
-    event = sa.and_(POD_EVENT.c.job_id == POD.c.job_id, POD_EVENT.c.instance_id == POD.c.instance_id, newest)
-    raw = sa.type_coerce(POD_EVENT.c.job_id, sa.types.NullType()).label("raw_id")
-    query = sa.select(raw, *(POD_EVENT.c[name] for name in EventRow._fields[1:])).select_from(keys)
-    return query.join(POD, pod).join(POD_EVENT, event).order_by(*POD_EVENT.primary_key)
+    newest = key.run_id.between(POD.c.run_id - runs + 1, POD.c.run_id)
+    event = sa.and_(key.job_id == POD.c.job_id, key.instance_id == POD.c.instance_id, newest)
+    query = sa.select(_raw(key.job_id), *columns).select_from(keys).join(POD, pod).join(POD_EVENT, event)
+    values = key_values(conn.dialect.name, [(pod.job_id, pod.instance_id) for pod in pods])
+    rows = _fetch(conn, query.order_by(*POD_EVENT.primary_key), values)
+    for raw, events in groupby(rows, itemgetter(0)):
+        yield parse_job_id(str(raw)), (row[1:] for row in events)
 
 
 def _update_row(update_id: str, job_id: str, type: str, state: str, spec: str, *rest: Any) -> UpdateRow:

@@ -19,7 +19,7 @@ from services.aurorabridge.thrift import api
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import report, settle_all
 from tests.conformance.storage.services import roll
-from tests.unit.api_service.test_aurora_writes import POOL, Pools
+from tests.unit.api_service.aurora import POOL, Pools
 from tests.unit.aurorabridge.scenario import KEY, task_config, update_request
 
 Status, Update = api.ScheduleStatus, api.JobUpdateStatus
