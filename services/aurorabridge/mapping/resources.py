@@ -54,11 +54,16 @@ def port_names(task: Any) -> list[str]:
     return sorted(listed | set(task.requestedPorts or ()))
 
 
-def set_resources(task: Any, resource: ResourceSpec, ports: Iterable[PortSpec]) -> None:
-    """Set the resources of a task, in its list and in the fields of older clients."""
+def task_fields(resource: ResourceSpec, ports: Iterable[PortSpec]) -> dict[str, Any]:
+    """Return the fields of a task that have its resources: the list, and the fields of older clients."""
     names = [port.name for port in ports]
-    ram, disk, gpus = int(resource.mem_limit_mb), int(resource.disk_limit_mb), int(resource.gpu_limit)
-    amounts = {"numCpus": resource.cpu_limit, "ramMb": ram, "diskMb": disk, "numGpus": gpus}
-    task.numCpus, task.ramMb, task.diskMb, task.requestedPorts = resource.cpu_limit, ram, disk, names
-    task.resources = [api.Resource(**{kind: amount}) for kind, amount in amounts.items() if amount > 0]
-    task.resources += [api.Resource(namedPort=name) for name in names]
+    amounts = {
+        "numCpus": resource.cpu_limit,
+        "ramMb": int(resource.mem_limit_mb),
+        "diskMb": int(resource.disk_limit_mb),
+        "numGpus": int(resource.gpu_limit),
+    }
+    listed = [api.Resource(**{kind: amount}) for kind, amount in amounts.items() if amount > 0]
+    listed += [api.Resource(namedPort=name) for name in names]
+    del amounts["numGpus"]  # which older clients do not have
+    return {**amounts, "requestedPorts": names, "resources": listed}

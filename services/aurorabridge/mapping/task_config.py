@@ -24,7 +24,7 @@ class Job(Protocol):
 def task_config_of(pod: pod_pb2.PodSpec, job: Job) -> Any:
     """Return the task of a pod with this spec. Raises Refusal for a spec that Aurora has no words for."""
     only = pod.containers[0] if pod.containers else pod_pb2.ContainerSpec()
-    task = api.TaskConfig(
+    return api.TaskConfig(
         job=identity.job_key(job.name),
         owner=api.Identity(user=job.owner),
         isService=True,
@@ -35,9 +35,8 @@ def task_config_of(pod: pod_pb2.PodSpec, job: Job) -> Any:
         container=containers.task_container(pod),
         executorConfig=executor.executor_config(pod),
         mesosFetcherUris=executor.fetcher_uris(pod),
+        **resources.task_fields(only.resource, only.ports),
     )
-    resources.set_resources(task, only.resource, only.ports)
-    return task
 
 
 def ports_of(pod: pod_pb2.PodSpec) -> Mapping[str, int]:
