@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,25 @@ def test_pages_that_move_to_another_port_say_why(
 def test_pages_of_a_cluster_on_free_ports_say_nothing(tmp_path: Path) -> None:
     """Pages of a cluster on free ports have no reason, as no port was expected."""
     assert "" == LocalCluster(LocalSettings(data_dir=tmp_path, port=0, web=True), lambda part, line: None).web_port_note
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_the_bridge_has_its_usual_port_where_it_is_free(
+    is_taken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A fixed port of the api puts Aurora's API at its usual port, unless that is in use; a free one does not."""
+    api_port, usual_port = free_ports(2)
+    monkeypatch.setattr("services.lab.local.cluster.BRIDGE_PORT", usual_port)
+    usual_url = f"http://127.0.0.1:{usual_port}/api"
+    with socket.create_server(("127.0.0.1", usual_port if is_taken else 0)):
+        settings = LocalSettings(data_dir=tmp_path, port=api_port, bridge=True)
+        fixed = LocalCluster(settings, lambda part, line: None)
+        free = LocalCluster(replace(settings, port=0), lambda part, line: None)
+        without = LocalCluster(replace(settings, port=0, bridge=False), lambda part, line: None)
+
+    assert is_taken == (fixed.bridge_url != usual_url)
+    assert free.bridge_url not in ("", usual_url)
+    assert "" == without.bridge_url
 
 
 def test_no_two_clusters_have_a_port_in_common(tmp_path: Path) -> None:
