@@ -6,6 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
 from services import asgi_server
 from services.aurorabridge.app import create_app
 from services.aurorabridge.backend import Backend
@@ -24,6 +28,14 @@ log = logging.getLogger(__name__)
 CONNECTIONS_MAX = 2_000
 KEEP_ALIVE_S = 75
 """Time for which a connection waits for its next call: longer than the pools of clients keep theirs."""
+
+
+async def _answer_health(request: Request) -> Response:
+    return PlainTextResponse("OK\n")
+
+
+HEALTH = Route("/health", _answer_health)
+"""Endpoint of load balancers, at the path that each process of the original has."""
 
 
 async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None]) -> None:
@@ -49,7 +61,7 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
         await asyncio.gather(*running, return_exceptions=True)
 
     await asgi_server.serve(
-        create_app(backend, METHODS, [streams.route()]), "aurorabridge", settings.host, settings.aurora_port,
+        create_app(backend, METHODS, [streams.route(), HEALTH]), "aurorabridge", settings.host, settings.aurora_port,
         stop=stop, serves=listens, end=end, http=Connection, ws="none", limit_concurrency=CONNECTIONS_MAX,
         timeout_keep_alive=KEEP_ALIVE_S,
     )  # fmt: skip
