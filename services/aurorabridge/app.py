@@ -109,7 +109,10 @@ class Bridge:
             if head.encoding is Encoding.BARE:
                 raise
             answer = fault
-        content = await asyncio.to_thread(write_answer, head, answer)
+        if _is_read(head):  # its answer may be large
+            content = await asyncio.to_thread(write_answer, head, answer)
+        else:
+            content = write_answer(head, answer)
         held.take(len(content))
         return _Answer(content, media_type=_media_type(request, head))
 
@@ -120,7 +123,7 @@ class Bridge:
         method = self._methods.get(head.method)
         if method is None:  # the original answers in these words
             raise Fault("rpc is unimplemented", 500, TApplicationException.INTERNAL_ERROR)
-        running = self._reads if head.method.startswith("get") else self._writes
+        running = self._reads if _is_read(head) else self._writes
         try:
             async with asyncio.timeout(timeout_s), running:
                 result = await method(self._backend, arguments)
@@ -188,6 +191,10 @@ def timeout_of(headers: Mapping[str, str]) -> float:
     if not given.isdecimal() or not 0 < len(given) <= 10 or int(given) == 0:
         raise Fault(f"Context-TTL-MS is {quote(given)}, want milliseconds")
     return min(int(given) / 1_000, CALL_S_MAX)
+
+
+def _is_read(head: Head) -> bool:
+    return head.method.startswith("get")
 
 
 def _refusal(method: str, error: Exception) -> tuple[int, str]:

@@ -81,6 +81,25 @@ async def test_a_connection_serves_calls_with_pauses(monkeypatch: pytest.MonkeyP
         writer.close()
 
 
+async def test_answers_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nagle's algorithm is off: it would hold each answer back until the client acknowledges its head."""
+    options = []
+
+    class Seen(connection.Connection):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            options.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(connection, "Connection", Seen)
+    async with serving() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(CALL)
+        await read_answer(reader)
+        writer.close()
+
+    assert [1] == options
+
+
 async def test_a_body_beyond_the_bound_is_refused_while_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer comes after the bound is passed, without an end of the body; then the connection is closed."""
     monkeypatch.setattr(app, "BODY_BYTES_MAX", MIB)
