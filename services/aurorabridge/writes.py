@@ -39,7 +39,7 @@ from services.aurorabridge.mapping.opaque import Opaque
 from services.aurorabridge.mapping.pins import instance_specs, read_ranges
 from services.aurorabridge.mapping.repeats import digest_of, is_repeat
 from services.aurorabridge.mapping.resources import needs_gpu
-from services.aurorabridge.mapping.update_spec import create_spec, needs_pulse, update_spec
+from services.aurorabridge.mapping.update_spec import create_spec, update_spec
 from services.aurorabridge.method import Method, Refusal, done
 from services.aurorabridge.pools import find_pool
 from services.aurorabridge.settings import BridgeSettings
@@ -63,22 +63,18 @@ PULSES_TRIED = 3
 async def start_job_update(backend: Backend, args: Any) -> Any:
     request, message = args.request, args.message or ""
     task, settings = check_request(request), backend.settings
-    pool_id = await find_pool(backend, settings.gpu_pool if needs_gpu(task) else settings.pool)
-    spec = await asyncio.to_thread(job_spec_of, request, pool_id, thermos_of(settings))
-    began = Opaque(
-        str(uuid.uuid4()),
-        (opaque.START_PULSED,) if needs_pulse(request.settings) else (),
-        opaque.metadata_pairs(request.metadata),
-        message,
-        digest_of(spec, request, message),
-    )
+    # A request that is refused changes nothing, so the pool comes after the checks.
+    spec = await asyncio.to_thread(job_spec_of, request, "", thermos_of(settings))
+    asked = update_spec(request.settings, settings.in_place)
+    began = opaque.begin(str(uuid.uuid4()), request, message, digest_of(spec, request, message))
+    spec.respool_id.value = await find_pool(backend, settings.gpu_pool if needs_gpu(task) else settings.pool)
     found = await find_job(backend, spec.name)
     if found.job is None:
         await _create(backend, spec, request.settings, began, found.newest_id)
     elif _is_repeat(backend, found.job, request, began.request):
         began = _opaque_of(found.job)
     else:
-        await _replace(backend, found.job, spec, request.settings, began)
+        await _replace(backend, found.job, spec, request.settings, asked, began)
     _remember(backend, began.update_id)
     key = api.JobUpdateKey(job=task.job, id=began.update_id)
     return api.Result(startJobUpdateResult=api.StartJobUpdateResult(key=key))
@@ -110,9 +106,13 @@ async def _create(backend: Backend, spec: stateless_pb2.JobSpec, settings: Any, 
 
 
 async def _replace(
-    backend: Backend, job: svc.GetJobResponse, spec: stateless_pb2.JobSpec, settings: Any, began: Opaque
+    backend: Backend,
+    job: svc.GetJobResponse,
+    spec: stateless_pb2.JobSpec,
+    settings: Any,
+    asked: stateless_pb2.UpdateSpec,
+    began: Opaque,
 ) -> None:
-    asked = update_spec(settings, backend.settings.in_place)
     ranges = settings.updateOnlyTheseInstances if settings is not None else None
     named = read_ranges(ranges, spec.instance_count)
     pods = await current_pods(backend, job.job_info.job_id.value)

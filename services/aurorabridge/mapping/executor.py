@@ -144,7 +144,7 @@ def _set_command(pod: pod_pb2.PodSpec, task: Any) -> None:
     if pod.HasField("mesos_spec") or task.mesosFetcherUris:
         pod.mesos_spec.shell = True
     kept = {"data": config.data, "name": config.name or ""}
-    pod.labels.add(key=EXECUTOR, value=json.dumps(kept, sort_keys=True, separators=(",", ":")))
+    pod.labels.add(key=EXECUTOR, value=json.dumps(kept, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
 
 
 def command_line(data: str) -> str:

@@ -22,9 +22,9 @@ UPDATE = "aurora_bridge_update"
 def job_name(key: Any) -> str:
     """Return the name of the job with this key. Raises Refusal for a key that could not be read back."""
     parts = (key.role, key.environment, key.name) if key is not None else ()
-    if not parts or any(not part or "/" in part for part in parts):
+    if not parts or any(not part or "/" in part or not part.isprintable() for part in parts):
         text = quote("/".join(part or "" for part in parts))
-        raise Refusal(f"invalid job key {text}: role, environment and name must be given, without slashes")
+        raise Refusal(f"invalid job key {text}: role, environment and name must be printable, and have no slashes")
     return "/".join(parts)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from thriftpy2.thrift import TDecodeException
+
 from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
 from services.aurorabridge.mapping import constraints, containers, executor, identity, resources, tiers
 from services.aurorabridge.method import Refusal
@@ -11,7 +13,15 @@ from services.aurorabridge.method import Refusal
 
 def job_spec_of(request: Any, pool_id: str, thermos: executor.Thermos | None) -> JobSpec:
     """Return the spec of the job that an update wants, the same for equal requests in another order. Raises Refusal."""
-    task, count = check_request(request), request.instanceCount or 0
+    check_request(request)
+    try:
+        return _job_spec(request, pool_id, thermos)
+    except (UnicodeEncodeError, TDecodeException) as error:
+        raise Refusal(f"the request has text that is not Unicode: {error}") from error
+
+
+def _job_spec(request: Any, pool_id: str, thermos: executor.Thermos | None) -> JobSpec:
+    task, count = request.taskConfig, request.instanceCount or 0
     name = identity.job_name(task.job)
     user = (task.owner.user if task.owner is not None else None) or ""
     spec = JobSpec(

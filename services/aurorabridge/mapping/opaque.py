@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from services.aurorabridge.mapping.update_spec import needs_pulse
+from services.aurorabridge.method import Refusal
 from services.aurorabridge.thrift import api
 
 START_PULSED, PULSE, ROLLBACK = "start_pulsed", "pulse", "rollback"
@@ -41,10 +43,27 @@ class Opaque:
             "start_job_update_msg": self.message,
             "start_job_update_request": self.request,
         }
-        return json.dumps({name: value for name, value in fields.items() if value}, separators=(",", ":"))
+        given = {name: value for name, value in fields.items() if value}
+        return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
 
     def aurora_metadata(self) -> list[Any]:
         return [api.Metadata(key=key, value=value) for key, value in self.metadata]
+
+
+def begin(update_id: str, request: Any, message: str, digest: str) -> Opaque:
+    """Return the data of an update that a request starts. Raises Refusal."""
+    made = Opaque(
+        update_id,
+        (START_PULSED,) if needs_pulse(request.settings) else (),
+        metadata_pairs(request.metadata),
+        message,
+        digest,
+    )
+    try:
+        made.encode().encode()
+    except UnicodeEncodeError as error:
+        raise Refusal(f"the metadata or the message of the update is not Unicode: {error}") from error
+    return made
 
 
 def decode(text: str) -> Opaque:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 import grpc.aio
 import pytest
@@ -182,6 +184,25 @@ async def test_a_pool_below_another_is_not_created(make_bridge: Make, storage: S
     bridge = make_bridge(settings=BridgeSettings(pool="/a/b"))
 
     assert "only pools below the root" in (await refusal(bridge.start()))[1]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (update_request(task_config(constraints=[api.Constraint(name="rack")])), "constraint rack"),
+        (other_request(updateGroupSize=-1), "updateGroupSize is -1"),
+        (None, "no taskConfig"),
+    ],
+)
+async def test_a_request_that_is_refused_changes_nothing(
+    make_bridge: Make, storage: Storage, wanted: Any, text: str
+) -> None:
+    """Not even the pool is created."""
+    missing = Pools(storage, {})
+    bridge = make_bridge(pools=missing)
+
+    assert text in (await refusal(bridge.call("startJobUpdate", request=wanted)))[1]
+    assert ([], []) == (missing.created, jobs_named(storage))
 
 
 # -- pinned --------------------------------------------------------------------------------------------------------

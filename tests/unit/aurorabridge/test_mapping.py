@@ -57,7 +57,14 @@ def test_other_names_are_no_job_keys(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [None, api.JobKey(), api.JobKey(role="ads", environment="", name="web"), api.JobKey("ads", "p/q", "web")]
+    "key",
+    [
+        None,
+        api.JobKey(),
+        api.JobKey("a", "\ud800", "b"),
+        api.JobKey(role="ads", environment="", name="web"),
+        api.JobKey("ads", "p/q", "web"),
+    ],
 )
 def test_keys_that_could_not_be_read_back_are_refused(key: Any) -> None:
     """A key without a part, or with a slash in one, is refused."""
@@ -433,6 +440,22 @@ def test_requests_that_are_refused(fields: dict[str, Any], text: str) -> None:
 
     with pytest.raises(Refusal, match=text):
         job_spec_of(request, "pool", None)
+
+
+@pytest.mark.parametrize("thermos", [None, THERMOS])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"owner": api.Identity(user="\ud800")},
+        {"executorConfig": api.ExecutorConfig(name="\ud800", data=thermos_data())},
+        {"metadata": [api.Metadata(key="\ud800", value="1")]},
+        {"container": mesos(api.Image(docker=api.DockerImage(name="\ud800", tag="1")))},
+    ],
+)
+def test_text_that_is_not_unicode_is_refused(fields: dict[str, Any], thermos: executor.Thermos | None) -> None:
+    """JSON can have half of a character."""
+    with pytest.raises(Refusal, match="not Unicode"):
+        spec_of(thermos, **fields)
 
 
 # -- both directions -----------------------------------------------------------------------------------------------

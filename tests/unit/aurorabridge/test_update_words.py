@@ -77,6 +77,23 @@ def test_opaque_data_are_the_json_of_the_original() -> None:
     assert {"update_id": "u-1"} == json.loads(Opaque("u-1").encode())
 
 
+def test_an_update_begins_with_the_words_of_its_request() -> None:
+    """Metadata are in order, and a pulsed update says so."""
+    metadata = [api.Metadata(key=key, value="é") for key in "ba"]
+    request = api.JobUpdateRequest(settings=api.JobUpdateSettings(blockIfNoPulsesAfterMs=1), metadata=metadata)
+
+    made = opaque.begin("u-1", request, "deploy", "d1")
+
+    assert Opaque("u-1", ("start_pulsed",), (("a", "é"), ("b", "é")), "deploy", "d1") == made
+    assert "é" in made.encode()
+
+
+def test_words_that_are_not_unicode_are_refused() -> None:
+    """They could not be answered to those who read the update."""
+    with pytest.raises(Refusal, match="not Unicode"):
+        opaque.begin("u-1", api.JobUpdateRequest(), "\ud800", "d1")
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "3", '{"update_id": 3, "update_actions": {}, "update_metadata": [1]}', "[" * 100_000]
 )
