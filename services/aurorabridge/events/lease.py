@@ -45,7 +45,7 @@ class Runs(Protocol):
     async def run(self) -> None: ...
 
 
-class Leases:
+class PublisherLease:
     """Lease of one process. ``leads`` is true while no other process can hold it."""
 
     def __init__(self, stub: EventPublisherAsyncStub, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -73,24 +73,30 @@ async def publish(backend: Backend, stop: asyncio.Event) -> None:
     if not backend.settings.kafka_url:
         return
     url = ProxyUrl(backend.settings.kafka_url)
-    lease = Leases(EventPublisherStub(backend.channel))
+    lease = PublisherLease(EventPublisherStub(backend.channel))
     feed, tasks = Feed(backend), Tasks(backend)
     await publish_when_elected(
         lease, lambda position: Publisher(feed, tasks.of, lambda: Proxy(url), position, lease.leads), stop
     )
 
 
-async def publish_when_elected(lease: Leases, make: Callable[[int], Runs], stop: asyncio.Event) -> None:
+async def publish_when_elected(lease: PublisherLease, make: Callable[[int], Runs], stop: asyncio.Event) -> None:
+    trouble = ""
     while not stop.is_set():
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            if (position := await lease.take()) is not None:
-                log.info("this bridge publishes events, after revision %d", position)
-                await _lead(lease, make(position), stop)
-                continue
-        await _pause(stop)
+        try:
+            position = await lease.take()
+        except grpc.aio.AioRpcError as error:
+            if error.code().name != trouble:
+                log.warning("the lease of the publisher cannot be taken: %s", error.details())
+            trouble, position = error.code().name, None
+        if position is None:
+            await _pause(stop)
+        else:
+            log.info("this bridge publishes events, after revision %d", position)
+            await _lead(lease, make(position), stop)
 
 
-async def _lead(lease: Leases, publisher: Runs, stop: asyncio.Event) -> None:
+async def _lead(lease: PublisherLease, publisher: Runs, stop: asyncio.Event) -> None:
     """Publish and renew until the lease is lost, the publisher fails or ``stop``; then release the lease."""
     running = asyncio.create_task(publisher.run(), name="event publisher")
     try:

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from peloton.api.private.publisher_pb2 import LeaseRequest, LeaseResponse
-from services.aurorabridge.events.lease import TTL_S, Leases, publish_when_elected
+from services.aurorabridge.events.lease import TTL_S, PublisherLease, publish_when_elected
 from tests.unit.aurorabridge.event_doubles import error
 from tests.unit.virtual_time import in_virtual_time
 
@@ -54,7 +54,7 @@ class Publisher:
 class Bridge:
     def __init__(self, name: str, api: Api, posted: list[tuple[str, int]]) -> None:
         stub: Any = type("Stub", (), {"Lease": lambda _, request, timeout: api.lease(request)})()
-        self.lease = Leases(stub, asyncio.get_running_loop().time)
+        self.lease = PublisherLease(stub, asyncio.get_running_loop().time)
         self.stop = asyncio.Event()
         self.publishers: list[Publisher] = []
         self.owner = self.lease._owner
@@ -150,7 +150,7 @@ async def test_lease_leads_only_while_held(holds: bool) -> None:
         now[0] += 3
         return LeaseResponse(holds=holds, position=4)
 
-    lease = Leases(type("Stub", (), {"Lease": staticmethod(answer)})(), lambda: now[0])
+    lease = PublisherLease(type("Stub", (), {"Lease": staticmethod(answer)})(), lambda: now[0])
     assert not lease.leads()
     assert (4 if holds else None) == await lease.take()
     now[0] = 8.9
