@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import grpc
@@ -29,6 +30,10 @@ from tests.unit.aurorabridge.scenario import KEY, NAME, task_config, update_requ
 POOL, GPU_POOL = RespoolId("33333333-3333-3333-3333-333333333333"), RespoolId("44444444-4444-4444-4444-444444444444")
 THERMOS = BridgeSettings(thermos="/opt/thermos_executor.pex")
 INVALID = api.ResponseCode.INVALID_REQUEST
+
+
+NEVER = 1_000_000
+"""Number of a call that no bridge makes."""
 
 
 class Died(Exception):
@@ -64,24 +69,23 @@ class Pools:
 
 
 class Mortal:
-    """A stub whose process dies before or after one of its calls; all stubs of a bridge count together."""
+    """A stub whose process dies before or after one of its calls, and with it all later ones. All stubs of a bridge
+    count together."""
 
-    def __init__(self, stub: Any, calls: Iterator[int], dies: tuple[int, str] | None) -> None:
+    def __init__(self, stub: Any, calls: Iterator[int], dies: tuple[int, str]) -> None:
         self._stub, self._calls, self._dies = stub, calls, dies
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._stub, name)
-        if name == "ListPods":
-            return method
 
         async def call(request: Any) -> Any:
-            number = next(self._calls)
-            if self._dies == (number, "before"):
+            number, (last, when) = next(self._calls), self._dies
+            if number > last or (number, when) == (last, "before"):
                 raise Died
             try:
                 return await method(request)
             finally:
-                if self._dies == (number, "after"):
+                if number == last:
                     raise Died
 
         return call
@@ -93,10 +97,10 @@ class Bridge(Backend):
         address: str,
         pools: Pools,
         settings: BridgeSettings = DEFAULTS,
-        dies: tuple[int, str] | None = None,
+        dies: tuple[int, str] = (NEVER, ""),
     ) -> None:
         super().__init__(address, settings)
-        self.numbers = iter(range(1_000))
+        self.numbers = count()
         self.__dict__["jobs"] = Mortal(self.jobs, self.numbers, dies)
         self.__dict__["pools"] = Mortal(pools, self.numbers, dies)
 

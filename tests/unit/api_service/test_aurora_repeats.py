@@ -13,7 +13,7 @@ from services.aurorabridge.thrift import api
 from services.storage.storage import Storage
 from tests.conformance.storage.services import turn
 from tests.unit.api_service.aurora import INVALID, Bridge, Died, Make, finish, jobs_named, other_request, updates
-from tests.unit.aurorabridge.scenario import KEY, update_request
+from tests.unit.aurorabridge.scenario import KEY, task_config, update_request
 
 
 async def test_a_bridge_that_dies_amid_a_start_has_made_one_update_when_it_is_called_again(
@@ -82,6 +82,33 @@ async def test_the_id_of_aurora_s_client_is_recognised_always(bridge: Bridge, st
 
     assert await bridge.start(request) == await bridge.start(request)
     assert len(updates(storage)) == 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_bridge_that_dies_amid_many_starts_loses_none(make_bridge: Make, storage: Storage, when: str) -> None:
+    """Clients whose calls it took call the other bridge; each job has one update, whose id its client knows."""
+    keys = [api.JobKey(role="ads", environment="prod", name=f"web-{number}") for number in range(30)]
+    mortal, other = make_bridge(dies=(75, when)), make_bridge()  # of 90 calls, three for each job
+    known: dict[str, str] = {}
+    lost = 0
+
+    async def start(key: Any) -> None:
+        nonlocal lost
+        request = update_request(task_config(job=key), 1)
+        try:
+            result = await mortal.call("startJobUpdate", request=request)
+        except Died:
+            lost += 1
+            result = await other.call("startJobUpdate", request=request)
+        known[key.name] = result.startJobUpdateResult.key.id
+
+    await asyncio.gather(*map(start, keys))
+
+    assert 0 < lost < len(keys)
+    for key in keys:
+        (job_id,) = storage.search.services_named(f"ads/prod/{key.name}")
+        (update,) = storage.updates.of_job(job_id)
+        assert known[key.name] == opaque.decode(update.opaque_data).update_id
 
 
 async def test_two_bridges_create_a_job_once(make_bridge: Make, storage: Storage) -> None:

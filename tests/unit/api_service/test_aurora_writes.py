@@ -146,6 +146,20 @@ async def test_gpus_use_the_pool_of_gpus(bridge: Bridge, storage: Storage) -> No
     assert GPU_POOL == getattr(job, "respool_id", "")
 
 
+async def test_the_revocable_tier_is_accepted(bridge: Bridge, storage: Storage) -> None:
+    """Its jobs are preemptible and revocable."""
+    await bridge.start(update_request(task_config(tier="revocable", priority=3)))
+    job = storage.jobs.get(jobs_named(storage)[0])
+
+    assert job is not None
+    assert (3, True, True, 1) == (
+        job.sla.priority,
+        job.sla.preemptible,
+        job.sla.revocable,
+        job.sla.maximum_unavailable_instances,
+    )
+
+
 async def test_a_pool_that_is_missing_is_created(
     make_bridge: Make, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
