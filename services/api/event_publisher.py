@@ -42,4 +42,4 @@ class EventPublisher:
         holds = self._leases.acquire(ROLE, request.owner, "", request.ttl_s, time.time())
         if holds and request.HasField("position"):
             self._log.set_published(request.position)
-        return pb.LeaseResponse(holds=holds, position=self._log.published())
+        return pb.LeaseResponse(holds=holds, position=self._log.read_published())

@@ -51,7 +51,7 @@ class WatchLog(Repository):
     def prune(self, upto_seq: int) -> None:
         self._db.write(lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)))
 
-    def published(self) -> int:
+    def read_published(self) -> int:
         """Return the number up to which changes have been published as events; 0: none."""
         query = sa.select(COUNTER.c.value).where(COUNTER.c.name == PUBLISHED_SEQ)
         return self._db.read(lambda conn: conn.execute(query).scalar()) or 0

@@ -30,12 +30,12 @@ def encode_event(pod: pod_pb2.PodSummary, task: Any) -> bytes:
 
     Its old state repeats the new one, because a watch has only the new one.
     """
-    scheduled = scheduled_task(pod, task)
+    scheduled = make_scheduled_task(pod, task)
     value = {"task": plain(scheduled), "oldState": api.ScheduleStatus._VALUES_TO_NAMES[scheduled.status]}
     return orjson.dumps(value)
 
 
-def scheduled_task(pod: pod_pb2.PodSummary, task: Any) -> Any:
+def make_scheduled_task(pod: pod_pb2.PodSummary, task: Any) -> Any:
     status = pod.status
     state = schedule_status(status.state)
     second_ms = status.revision.updated_at // NS_PER_S * 1_000

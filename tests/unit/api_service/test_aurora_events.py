@@ -12,7 +12,7 @@ import pytest
 
 from peloton.model.ids import JobId
 from services.aurorabridge.backend import Backend
-from services.aurorabridge.events import lease, publisher
+from services.aurorabridge.events import feed, lease, publisher
 from services.aurorabridge.events.feed import Feed
 from services.aurorabridge.events.lease import publish
 from services.aurorabridge.events.stream import Streams
@@ -82,7 +82,7 @@ async def deploy(v1: Any, storage: Storage) -> None:
 async def test_pods_of_the_bridge_are_published(address: str, v1: Any, storage: Storage, proxy: Server) -> None:
     """Each pod's events end with RUNNING, and have the configuration that the client sent."""
     async with bridge(address, proxy):
-        await until(storage.watch_log.published)  # nothing is missed from here on
+        await until(storage.watch_log.read_published)  # nothing is missed from here on
         await deploy(v1, storage)
         await until(lambda: running_tasks(proxy) == SETTLED)
 
@@ -100,7 +100,7 @@ async def test_next_bridge_continues(
     monkeypatch.setattr(lease, "TTL_S", 2.0)  # of the killed one
     monkeypatch.setattr(lease, "MARGIN_S", 0.1)
     async with bridge(address, proxy) as stop:
-        await until(storage.watch_log.published)
+        await until(storage.watch_log.read_published)
         if not is_killed:
             stop.set()
     await deploy(v1, storage)
@@ -113,11 +113,30 @@ async def test_next_bridge_continues(
 async def test_one_of_two_bridges_publishes(address: str, v1: Any, storage: Storage, proxy: Server) -> None:
     """Two bridges post each event once while neither dies."""
     async with bridge(address, proxy), bridge(address, proxy):
-        await until(storage.watch_log.published)
+        await until(storage.watch_log.read_published)
         await deploy(v1, storage)
         await until(lambda: running_tasks(proxy) == SETTLED)
 
     assert len(set(events(proxy))) == len(events(proxy))
+
+
+async def test_present_pods_are_published_after_a_gap(
+    address: str, v1: Any, storage: Storage, proxy: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bridge whose position is kept no more posts the state of each pod of the bridge, and of no other job."""
+    monkeypatch.setattr(feed, "JOBS_PAGE", 1)
+    async with bridge(address, proxy) as stop:
+        await until(storage.watch_log.read_published)
+        stop.set()
+    await deploy(v1, storage)
+    await create(v1, spec(), "00000000-0000-4000-8000-0000000000cc")  # the newest change stays
+    newest = storage.watch_log.bounds()[1]
+    storage.watch_log.prune(newest - 1)
+
+    async with bridge(address, proxy):
+        await until(lambda: storage.watch_log.read_published() == newest)
+
+    assert sorted((task, "RUNNING") for task in SETTLED) == sorted(events(proxy))
 
 
 async def test_stream_of_events(address: str, v1: Any, storage: Storage) -> None:

@@ -54,7 +54,7 @@ async def test_released_lease(lease: Callable[..., Any], storage: Storage) -> No
     await lease(LeaseRequest(owner="a", ttl_s=0, position=5))
 
     assert LeaseResponse(holds=True, position=5) == await lease(LeaseRequest(owner="b", ttl_s=10))
-    assert 5 == storage.watch_log.published()
+    assert 5 == storage.watch_log.read_published()
 
 
 @pytest.mark.parametrize(
