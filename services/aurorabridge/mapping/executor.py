@@ -1,8 +1,9 @@
 """The executor of a task: Thermos with the task's configuration as its data, or Mesos's own with one command line.
 
 Data for Thermos is the configuration in Thrift's binary form with all sets in one order: equal configurations have
-equal data, and cause no restart. Without Thermos a pod runs the command line of the task's first process, and a label
-of the pod keeps the configuration of the executor for clients that read it.
+equal data, and cause no restart. Without Thermos a pod runs the command line of the task's first process, and a
+variable of the pod keeps the configuration of the executor for clients that read it. (Labels of pods are counted on
+each host, and are small.)
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from services.aurorabridge.mapping.resources import port_names
 from services.aurorabridge.method import Refusal
 from services.aurorabridge.thrift import api
 
-EXECUTOR = "aurora_bridge_executor"
-"""Label of pods without Thermos: the configuration of the executor that Aurora would use, as JSON."""
+VARIABLE = "AURORA_EXECUTOR_CONFIG"
+"""Variable of pods without Thermos: the configuration of the executor that Aurora would use, as JSON."""
+VARIABLE_BYTES_MAX = 100_000
+"""Maximum size of that variable: Linux starts no process with one above 128 KiB."""
 PLACEHOLDER = "PLACEHOLDER"
 """Id of the executor until the launch, which names it after its pod."""
 
@@ -144,7 +147,13 @@ def _set_command(pod: pod_pb2.PodSpec, task: Any) -> None:
     if pod.HasField("mesos_spec") or task.mesosFetcherUris:
         pod.mesos_spec.shell = True
     kept = {"data": config.data, "name": config.name or ""}
-    pod.labels.add(key=EXECUTOR, value=json.dumps(kept, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
+    text = json.dumps(kept, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    if (size_bytes := len(text.encode())) > VARIABLE_BYTES_MAX:
+        raise Refusal(
+            f"the executorConfig has {size_bytes} bytes: "
+            f"without a Thermos executor at most {VARIABLE_BYTES_MAX} are allowed"
+        )
+    only.environment.add(name=VARIABLE, value=text)
 
 
 def command_line(data: str) -> str:
@@ -179,14 +188,15 @@ def executor_config(pod: pod_pb2.PodSpec) -> Any:
     data = pod.mesos_spec.executor_spec.data
     if data:
         return decode_task(data).executorConfig
-    text = next((label.value for label in pod.labels if label.key == EXECUTOR), "")
+    variables = (variable for container in pod.containers[:1] for variable in container.environment)
+    text = next((variable.value for variable in variables if variable.name == VARIABLE), "")
     if not text:
         return None
     try:
         kept = json.loads(text)
         return api.ExecutorConfig(name=kept["name"], data=kept["data"])
     except (ValueError, LookupError, TypeError) as error:
-        raise Refusal(f"label {EXECUTOR} of the pod is {quote(text)}, not as the bridge writes it") from error
+        raise Refusal(f"variable {VARIABLE} of the pod is {quote(text)}, not as the bridge writes it") from error
 
 
 def decode_task(data: bytes) -> Any:

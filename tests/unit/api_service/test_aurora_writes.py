@@ -20,7 +20,7 @@ from services.aurorabridge.settings import BridgeSettings
 from services.aurorabridge.thrift import api
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import report, settle_all
-from tests.conformance.storage.services import turn
+from tests.conformance.storage.services import roll, turn
 from tests.unit.api_service.aurora import (
     GPU_POOL,
     INVALID,
@@ -333,6 +333,21 @@ async def test_a_rollback_is_an_update_with_the_same_id(bridge: Bridge, storage:
     spec = stateless_pb2.JobSpec.FromString(storage.configs.job_spec(back.job_id, back.config_version))
     assert task_config("sleep 100").executorConfig.name == task_config_of(spec.default_spec, spec).executorConfig.name
     assert "sleep 100" == spec.default_spec.containers[0].entrypoint.value
+
+
+async def test_an_update_that_fails_rolls_itself_back(bridge: Bridge, storage: Storage) -> None:
+    """The automatic rollback is the same update."""
+    await bridge.start()
+    finish(storage)
+    update_id = await bridge.start(other_request(updateGroupSize=1, rollbackOnFailure=True))
+    roll(storage, jobs_named(storage)[0], broken_version=2)
+    update = updates(storage)[-1]
+
+    assert (2, UpdateState.ROLLED_BACK, update_id) == (
+        len(updates(storage)),
+        update.state,
+        opaque.decode(update.opaque_data).update_id,
+    )
 
 
 async def test_a_rollback_of_an_update_that_awaits_a_pulse_awaits_it_too(bridge: Bridge, storage: Storage) -> None:

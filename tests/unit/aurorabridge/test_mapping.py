@@ -365,11 +365,31 @@ def test_thermos_gets_the_task_as_its_data() -> None:
 
 @pytest.mark.parametrize("thermos", [None, THERMOS])
 def test_the_configuration_of_the_executor_is_read_back(thermos: executor.Thermos | None) -> None:
-    """The data, or a label without Thermos, keep what the client gave."""
+    """The data, or a variable without Thermos, keep what the client gave, also through storage."""
     spec = spec_of(thermos)
-    read = task_config_of(spec.default_spec, spec).executorConfig
+    stored = convert_v1_spec.job_spec(convert_v1_spec.job_config(spec))
+    for one in (spec, stored):
+        read = task_config_of(one.default_spec, spec).executorConfig
 
-    assert ("AuroraExecutor", json.loads(thermos_data())) == (read.name, json.loads(read.data))
+        assert ("AuroraExecutor", json.loads(thermos_data())) == (read.name, json.loads(read.data))
+
+
+def test_a_variable_that_no_process_could_have_is_refused() -> None:
+    """Linux bounds the size of a variable; data for Thermos have no such bound."""
+    config = api.ExecutorConfig(name="AuroraExecutor", data=thermos_data("true " + "x" * 100_000))
+
+    assert spec_of(THERMOS, executorConfig=config)
+    with pytest.raises(Refusal, match="at most 100000 are allowed"):
+        spec_of(executorConfig=config)
+
+
+def test_a_variable_that_others_wrote_is_refused() -> None:
+    """A job patched by a client of v1alpha may have one."""
+    spec = spec_of()
+    spec.default_spec.containers[0].environment[0].value = "[]"
+
+    with pytest.raises(Refusal, match="AURORA_EXECUTOR_CONFIG"):
+        task_config_of(spec.default_spec, spec)
 
 
 @pytest.mark.timeout(30)
