@@ -169,18 +169,17 @@ async def _read_body(request: Request, held: _Held) -> bytes:
         raise too_large
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Fault("the body is compressed: send it as it is", 415)
-    pieces, size = [], 0
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_S_MAX):
             async for piece in request.stream():
-                size += len(piece)
-                if size > BODY_BYTES_MAX:
+                if len(body) + len(piece) > BODY_BYTES_MAX:
                     raise too_large
                 held.take(len(piece))
-                pieces.append(piece)
+                body += piece
     except TimeoutError:
         raise Fault(f"the body has not arrived within {BODY_S_MAX:g} s", 408) from None
-    return b"".join(pieces)
+    return bytes(body)
 
 
 def timeout_of(headers: Mapping[str, str]) -> float:
