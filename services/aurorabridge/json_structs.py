@@ -45,7 +45,7 @@ def _tree(struct: Any, known: dict[int, tuple[Any, dict[str, Any]]]) -> dict[str
     """Return the JSON of a struct; ``known`` has others with theirs, by their Python id: tasks share configurations."""
     if id(struct) not in known:
         tree = {}
-        for number, name, kind, spec in _fields(type(struct)):
+        for number, name, kind, spec in _fields(struct.__class__):
             value = getattr(struct, name)
             if value is not None:
                 tree[number] = {NAMES[kind]: value if kind in PLAIN else _node(value, kind, spec, known)}

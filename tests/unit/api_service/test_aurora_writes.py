@@ -147,7 +147,7 @@ async def test_gpus_use_the_pool_of_gpus(bridge: Bridge, storage: Storage) -> No
 
 
 async def test_the_revocable_tier_is_accepted(bridge: Bridge, storage: Storage) -> None:
-    """Its jobs are preemptible and revocable."""
+    """Jobs of this tier are preemptible and revocable."""
     await bridge.start(update_request(task_config(tier="revocable", priority=3)))
     job = storage.jobs.get(jobs_named(storage)[0])
 
@@ -211,7 +211,7 @@ async def test_a_pool_below_another_is_not_created(make_bridge: Make, storage: S
 async def test_a_request_that_is_refused_changes_nothing(
     make_bridge: Make, storage: Storage, wanted: Any, text: str
 ) -> None:
-    """Not even the pool is created."""
+    """The bridge does not create the pool either."""
     missing = Pools(storage, {})
     bridge = make_bridge(pools=missing)
 

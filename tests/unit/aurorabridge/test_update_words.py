@@ -89,7 +89,7 @@ def test_an_update_begins_with_the_words_of_its_request() -> None:
 
 
 def test_words_that_are_not_unicode_are_refused() -> None:
-    """They could not be answered to those who read the update."""
+    """Readers of the update could not be answered with them."""
     with pytest.raises(Refusal, match="not Unicode"):
         opaque.begin("u-1", api.JobUpdateRequest(), "\ud800", "d1")
 
