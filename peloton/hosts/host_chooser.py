@@ -15,7 +15,7 @@ from peloton.hosts.host_table import HostTable
 from peloton.hosts.resource_holds import PodKey
 from peloton.lifecycle.avoidance import NO_AVOIDANCE, HostAvoidance
 from peloton.lifecycle.constraints import pod_labels_named
-from peloton.model.host import Desired, HostLease, LeasedHost, PlacedPod, Placement, ReadyGang, find_desired
+from peloton.model.host import Desired, HostLease, LeasedHost, Placement, ReadyGang, find_desired
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import Domains
 from peloton.model.misfit import HostRule, LackingPorts, Misfit, OwnReservation, Refused, ReservedForOther
@@ -33,8 +33,8 @@ from peloton.scheduling.placement import (
     PackedPods,
     Put,
     RequestedPods,
-    allocate_ports,
     group_pods,
+    make_placement,
     name_left,
 )
 from peloton.scheduling.recipes import choose
@@ -153,6 +153,9 @@ class HostChooser:
         singles = {gang.pods[0][0]: gang for gang in gangs if len(gang.pods) == 1}
         requested: list[RequestedPods] = []
 
+        def labels_of(pod: Desired) -> Collection[Label]:
+            return singles[pod.instance_id].labels
+
         def request_others(choice: Choice) -> list[PodRequest]:
             others = [gang for gang in gangs if len(gang.pods) > 1 or gang.pods[0][0] not in choice.settled]
             requested.extend(chain.from_iterable(group_pods(others)))
@@ -161,7 +164,6 @@ class HostChooser:
         fleet = self.table.free_resources.fleet
         try:
             shapes, desired = [*dict.fromkeys(gang.shape for gang in gangs)], find_desired(gangs)
-            labels_of = lambda pod: singles[pod.instance_id].labels  # noqa: E731
             packing = self._pack(job_id, shapes, desired, labels_of, request_others, terms)
             choice = packing.choice
             puts: dict[int, list[Put]] = {}
@@ -187,12 +189,12 @@ class HostChooser:
 
     def place_on(self, hostname: Hostname, pods: Sequence[Put]) -> Placement:
         """Place pods on a host, with dynamic ports that no other pod there uses."""
-        if not any(shape.port_count for _, shape, _ in pods):
-            return Placement(hostname, tuple(PlacedPod(*pod) for pod, _, _ in pods))
-        ports = ranges_without(
-            self.table.free_resources.hosts[hostname].ports, self.table.pod_labels.ports_on(hostname)
-        )
-        return Placement(hostname, allocate_ports(ports, pods))
+
+        def find_ports() -> Sequence[tuple[int, int]]:
+            used = self.table.pod_labels.ports_on(hostname)
+            return ranges_without(self.table.free_resources.hosts[hostname].ports, used)
+
+        return make_placement(hostname, pods, find_ports)
 
     def _pack(
         self,

@@ -58,6 +58,7 @@ HostsListed = tuple[
 ]
 PlacedPods = tuple[HostLease, PackedPods]
 """Pods placed under a lease, which names no hosts: the placements do."""
+NONE: frozenset[PodShape] = frozenset()
 HOSTS_UNKNOWN = "the hosts of the cluster are not known yet"
 
 
@@ -257,7 +258,7 @@ class HostState:
             if pod.hostname not in refused:
                 puts.setdefault(pod.hostname, []).append(((pod.instance_id, pod.run_id), pod.shape, ()))
         placements = tuple(self.chooser.place_on(hostname, own) for hostname, own in puts.items())
-        short = frozenset(pod.shape for pod in pods if lacks_resources(refused.get(pod.hostname)))
+        short = frozenset(pod.shape for pod in pods if lacks_resources(refused.get(pod.hostname))) if refused else NONE
         lease = HostLease(self._next_lease_id(), (), short=short)
         return self._lease(lease, [*puts], (job_id, False), now_s), PackedPods(placements, refused=refused)
 

@@ -9,8 +9,9 @@ memory, disk and gpu.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -215,28 +216,29 @@ class _Hosts:
         return dict(self._spreading.refusing(shape, self.fleet.fitting(shape, {})))
 
     def placements(self) -> tuple[Placement, ...]:
-        return tuple(
-            Placement(self.hosts[row].hostname, allocate_ports(self.hosts[row].ports, pods))
-            for row, pods in sorted(self._placed.items())
-        )
+        hosts = ((self.hosts[row], pods) for row, pods in sorted(self._placed.items()))
+        return tuple(make_placement(host.hostname, pods, partial(getattr, host, "ports")) for host, pods in hosts)
 
 
-def allocate_ports(ranges: Sequence[tuple[int, int]], pods: Sequence[Put]) -> tuple[PlacedPod, ...]:
-    """Allocate the dynamic ports of a host's pods, except the static ports of other pods there.
+def make_placement(
+    hostname: Hostname, pods: Sequence[Put], ports: Callable[[], Sequence[tuple[int, int]]]
+) -> Placement:
+    """Return the placement of pods on a host, with dynamic ports among its free ``ports``, except the static ports of
+    other pods there.
 
     Pods for which no ports are left are dropped here and placed in a later batch.
     """
     if not any(shape.port_count for _, shape, _ in pods):
-        return tuple(PlacedPod(*pod) for pod, _, _ in pods)
+        return Placement(hostname, tuple(PlacedPod(*pod) for pod, _, _ in pods))
     static = {int(value) for _, _, labels in pods for key, value in labels if key == PORT_LABEL}
-    left = ranges_without(ranges, static)
+    left = ranges_without(ports(), static) if static else ports()
     allocator, rest = PortAllocator(left), port_count(left)
     placed = []
     for pod, shape, _ in pods:
         if shape.port_count <= rest:
             rest -= shape.port_count
             placed.append(PlacedPod(*pod, allocator.allocate(shape.port_count)))
-    return tuple(placed)
+    return Placement(hostname, tuple(placed))
 
 
 def _row(order: int, host: LeasedHost) -> HostRow:

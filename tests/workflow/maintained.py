@@ -70,7 +70,7 @@ class MaintainedHost(CountedCalls):
         with self.lock:
             return self.row
 
-    # ports.HostKeeper
+    # ports.MaintenanceController
 
     def controller(self, cluster: str) -> MaintenanceController:
         assert cluster == CLUSTER
