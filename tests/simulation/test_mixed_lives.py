@@ -14,7 +14,7 @@ from tests.simulation.mixed_life import MixedLife
 MOVES_IN_FLIGHT_MIN = 3
 
 
-@pytest.mark.parametrize(("seed", "steps"), lives((5, 200), steps=500))
+@pytest.mark.parametrize(("seed", "steps"), lives((5, 200), steps=400))
 def test_a_random_life(seed: int, steps: int, template: Path, tmp_path: Path) -> None:
     """Rebalancing moves only services without volumes, within their SLA and the budget; no volume is in two pods, no
     daemon twice on a host, and no host is overcommitted. Most moves begin while other pods start and end. In the end
