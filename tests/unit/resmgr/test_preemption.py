@@ -83,8 +83,10 @@ async def test_a_pool_gets_back_licenses_that_it_lent(world: World) -> None:
     borrower, owner = world.job(a, 10, licenses=1), world.job(b, 4, licenses=1)
     async with running(world, ROUNDS) as loop:
         await lend(world, loop, borrower, owner)
-        await until(lambda: world.states(borrower) == {RUNNING: list(range(6)), PREEMPTING: [6, 7, 8, 9]})
+        world.lifecycles.woken.clear()
+        await until(lambda: borrower in world.lifecycles.woken)
 
+        assert world.states(borrower) == {RUNNING: list(range(6)), PREEMPTING: [6, 7, 8, 9]}
         evicted = world.storage.pods.get(borrower, 9)
         assert evicted is not None
         assert evicted.message.endswith(f"which wants {LICENSE} 1: /a holds 10 and is entitled to 6")
