@@ -26,10 +26,6 @@ async def refuse(backend: Backend, arguments: Any) -> Any:
     raise Refusal("tiers")
 
 
-async def refuse_at_length(backend: Backend, arguments: Any) -> Any:
-    raise Refusal(TEXT)
-
-
 @asynccontextmanager
 async def serving(method: Any = refuse) -> AsyncIterator[int]:
     """Serve one method; yield the port."""
@@ -77,7 +73,7 @@ async def test_a_connection_serves_calls_with_pauses(monkeypatch: pytest.MonkeyP
 
                 assert 200 == status
                 assert ["getTierConfigs", "tiers"] == details_of(ENCODINGS["bare"].read("getTierConfigs", body))[1]
-            await asyncio.sleep(1.2)
+            await asyncio.sleep(1.2 if sent == CALL * 2 else 0)
         writer.close()
 
 
@@ -103,7 +99,7 @@ async def test_answers_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 async def test_a_body_beyond_the_bound_is_refused_while_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer comes after the bound is passed, without an end of the body; then the connection is closed."""
     monkeypatch.setattr(app, "BODY_BYTES_MAX", MIB)
-    monkeypatch.setattr(connection, "REQUEST_S_MAX", 1.0)
+    monkeypatch.setattr(connection, "REQUEST_S_MAX", 4.0)
     async with serving() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write((HEAD + "transfer-encoding: chunked\r\n\r\n").encode())
@@ -166,7 +162,12 @@ async def test_an_answer_that_is_not_read_closes_its_connection(monkeypatch: pyt
     """A large answer is held for a bounded time; the call counts until then."""
     monkeypatch.setattr(connection, "ANSWER_S_MAX", 5.0)
     monkeypatch.setattr(app, "CALLS_HELD_MAX", 1)
-    async with serving(refuse_at_length) as port:
+    texts = ["tiers", TEXT]
+
+    async def refuse_at_length_once(backend: Backend, arguments: Any) -> Any:
+        raise Refusal(texts.pop())
+
+    async with serving(refuse_at_length_once) as port:
         with socket.create_connection(("127.0.0.1", port)) as unread:
             unread.sendall(CALL)
             got = len(await asyncio.to_thread(unread.recv, 1))
