@@ -57,7 +57,7 @@ class BulkReads:
             raise InvalidArgument(f"a name or label has {longest} characters, at most {TEXT_MAX} are allowed")
         if request.names:
             jobs = await self._calls.run(self._records.bulk.jobs_named, list(request.names))
-            for some in _batches_of(jobs, JOBS_PER_BATCH):
+            for some in _divide(jobs, JOBS_PER_BATCH):
                 yield await self._calls.run(self._list_jobs, some)
             return
         wanted = JobFilter(
@@ -101,7 +101,7 @@ class BulkReads:
             raise InvalidArgument(f"{request.runs} runs of each instance are asked for, at most {RUNS_MAX} are allowed")
         numbers, limit = _numbers_of(request.job_ids), RUNS_PER_BATCH // max(request.runs, 1)
         batches = PodBatches(self._records.configs, numbers)
-        for ids in _batches_of(sorted(numbers), JOBS_PER_BATCH):
+        for ids in _divide(sorted(numbers), JOBS_PER_BATCH):
             after = -1
             while ids:
                 some = ids if after < 0 else ids[:1]  # the rest of one job by itself: an index finds its beginning
@@ -122,11 +122,11 @@ class BulkReads:
     ) -> AsyncGenerator[reads.ListUpdatesResponse, None]:
         numbers = _numbers_of(request.job_ids)
         size = UPDATES_WITH_INSTANCES_PER_BATCH if request.instance_events else UPDATES_PER_BATCH
-        for ids in _batches_of(sorted(numbers), JOBS_PER_BATCH):
+        for ids in _divide(sorted(numbers), JOBS_PER_BATCH):
             updates = await self._calls.run(self._records.bulk.updates, ids)
             of_jobs = (list(some) for _, some in groupby(updates, attrgetter("job_id")))
             wanted = [update for some in of_jobs for update in some[: request.updates_limit or None]]
-            for some in _batches_of(wanted, size):
+            for some in _divide(wanted, size):
                 yield await self._calls.run(self._list_updates, some, numbers, request.instance_events)
 
     def _list_updates(
@@ -151,7 +151,7 @@ def _numbers_of(job_ids: Sequence[str]) -> dict[JobId, int]:
     return {job_id: at for job_id, at in found if job_id is not None}
 
 
-def _batches_of(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def _divide(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[at : at + size] for at in range(0, len(items), size))
 
 

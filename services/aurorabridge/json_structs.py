@@ -6,9 +6,12 @@ thriftpy2 fails at fields that it does not know, and takes three seconds to writ
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from typing import Any
 
+import orjson
 from thriftpy2.thrift import TType
 
 from peloton.model.text import quote
@@ -23,11 +26,17 @@ from services.aurorabridge.bounds import (
     refuse_type,
     split,
 )
+from services.aurorabridge.splice import Spliced
+from services.aurorabridge.thrift import api
 
 INTEGERS = {TType.BYTE: 8, TType.I16: 16, TType.I32: 32, TType.I64: 64}
 """The bits of each type."""
 PLAIN = {*INTEGERS, TType.DOUBLE, TType.STRING}
 """The types whose values are those of JSON."""
+PIECE = 1_000
+"""Number of members of a long list that are serialized at a time."""
+_SHARED = (api.TaskConfig, api.TaskEvent)
+"""Structs that many tasks share."""
 
 
 def read_json(tree: object, struct: Any) -> tuple[Any, int]:
@@ -42,15 +51,29 @@ def to_json(struct: Any) -> dict[str, Any]:
 
 
 def _tree(struct: Any, known: dict[int, tuple[Any, dict[str, Any]]]) -> dict[str, Any]:
-    """Return the JSON of a struct; ``known`` has others with theirs, by their Python id: tasks share configurations."""
+    """Return the JSON of a struct; ``known`` has that of shared ones by their Python id, which they keep meanwhile."""
+    if not isinstance(struct, _SHARED):
+        return _make_tree(struct, known)
     if id(struct) not in known:
-        tree = {}
-        for number, name, kind, spec in _fields(struct.__class__):
-            value = getattr(struct, name)
-            if value is not None:
-                tree[number] = {NAMES[kind]: value if kind in PLAIN else _node(value, kind, spec, known)}
-        known[id(struct)] = struct, tree  # a struct that is gone could leave its id to another one
+        known[id(struct)] = struct, _make_tree(struct, known)
     return known[id(struct)][1]
+
+
+def _make_tree(struct: Any, known: dict[int, tuple[Any, dict[str, Any]]]) -> dict[str, Any]:
+    tree = {}
+    for number, name, kind, spec in _fields(struct.__class__):
+        value = getattr(struct, name)
+        if value is not None:
+            tree[number] = {NAMES[kind]: value if kind in PLAIN else _node(value, kind, spec, known)}
+    return tree
+
+
+def _join(head: list[Any], members: Iterator[Any]) -> orjson.Fragment:
+    """Serialize a list piece by piece: the trees of hundreds of thousands of structs take a gigabyte."""
+    pieces = [orjson.dumps(head)[:-1]]
+    while some := list(islice(members, PIECE)):
+        pieces.append(orjson.dumps(some)[1:-1])
+    return orjson.Fragment(b",".join(pieces) + b"]")
 
 
 @cache
@@ -64,7 +87,9 @@ def _node(value: Any, kind: int, spec: Any, known: dict[int, tuple[Any, dict[str
         return _tree(value, known)
     if kind in (TType.LIST, TType.SET):
         wanted, inner = split(spec)
-        return [NAMES[wanted], len(value), *(_node(one, wanted, inner, known) for one in value)]
+        members = (_node(one, wanted, inner, known) for one in value)
+        head = [NAMES[wanted], len(value)]
+        return _join(head, members) if isinstance(value, Spliced) else [*head, *members]
     if kind == TType.MAP:
         (keys, _), (wanted, inner) = split(spec[0]), split(spec[1])
         tree = {str(key): _node(one, wanted, inner, known) for key, one in value.items()}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import baseline, cluster, profile, resmgr, scale, scheduling
+from tests.bench.aurora import aurora
 from tests.bench.churn import churn, churn_paced, scale_out
 from tests.bench.cost import compare_cost, cost
 from tests.bench.daemons import daemon_50k
@@ -92,6 +93,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "web": web,
     "web-paint": web_paint,
     "hosts": hosts,
+    "aurora": aurora,
 }
 
 

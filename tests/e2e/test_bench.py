@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import aurora_reads, reads, resmgr, scheduling
 from tests.bench import cost as guard
-from tests.bench import reads, resmgr, scheduling
+from tests.bench.aurora import Size as AuroraSize
+from tests.bench.aurora import aurora
 from tests.bench.churn import churn, scale_out
 from tests.bench.daemons import daemon_50k
 from tests.bench.deep import Size, deep
@@ -52,6 +54,18 @@ def test_cost(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found[unit]["sum_ms"] == pytest.approx(sum(found[unit]["cpu_ms"].values()), abs=0.01)
         assert found[unit]["yardsticks"] > 0
         assert (2, True) == (found[unit]["rounds"], found[unit]["apart"] >= 1)
+
+
+def test_aurora() -> None:
+    """Updates through the bridge have a cost next to those of the own API, and each read has its figures."""
+    found = aurora(AuroraSize(jobs=4, hosts=5, reads=aurora_reads.Size(pods=40, updates=3, jobs=5)))
+
+    for way in ("bridge_create", "bridge_update", "own_create", "own_update"):
+        assert found[way]["updates_per_second"] > 0
+        assert {"api", "aurorabridge"} == found[way]["cpu_ms"].keys()
+    for method in aurora_reads.TARGET_S:
+        assert found["reads"][method]["answer_mib"] >= 0
+        assert found["reads"][method]["wall_s"] > 0
 
 
 def test_live() -> None:
