@@ -11,9 +11,12 @@ from peloton.api.v1alpha.peloton_pb2 import Label
 from peloton.api.v1alpha.pod.pod_pb2 import PodSpec
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.mapping import identity
+from services.aurorabridge.method import Refusal
 
 NAMES_PER_CALL, JOBS_PER_CALL = 1_000, 10_000
 """Numbers of names and of job ids that role api takes in one call."""
+JOBS_MAX = 20_000
+"""Maximum number of jobs that one call reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,14 @@ async def job_with_key(backend: Backend, key: Any) -> reads.Job | None:
 async def jobs_like(
     backend: Backend, role: str | None = None, environment: str | None = None, name: str | None = None
 ) -> AsyncIterator[reads.Job]:
-    """Yield the jobs of the bridge whose keys have the parts that are given, from the oldest on."""
+    """Yield the jobs of the bridge whose keys have the parts that are given, from the oldest on. Raises Refusal."""
     parts = ((identity.ROLE, role), (identity.ENVIRONMENT, environment), (identity.NAME, name))
     labels = [Label(key=key, value=value) for key, value in (identity.JOB_MARK, *parts) if value]
+    count = 0
     async for batch in backend.bulk.ListJobs(reads.ListJobsRequest(labels=labels)):
+        count += len(batch.jobs)
+        if count > JOBS_MAX:
+            raise Refusal(f"there are more than {JOBS_MAX:,} such jobs: name a role, an environment or a job")
         for job in batch.jobs:
             yield job
 

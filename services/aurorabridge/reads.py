@@ -22,6 +22,8 @@ from services.aurorabridge.thrift import api
 from services.aurorabridge.update_details import UPDATES_MAX, is_wanted, list_details, newest_first, ranges_of
 from services.aurorabridge.writes import thermos_of
 
+TASKS_MAX = 250_000
+"""Maximum number of tasks in one answer: two runs of each instance of the largest job."""
 INSTANCE_EVENTS_MAX = 2_000_000
 """Maximum number of events of instances in one answer."""
 _TIERS = {"revocable": ("true", "true"), "preferred": ("false", "false"), "preemptible": ("true", "false")}
@@ -54,7 +56,10 @@ async def _jobs_of_role(backend: Backend, role: str | None) -> AsyncIterator[wir
 
 
 def _configuration(job: wire.Job, instance_count: int) -> Any:
-    task = task_config_of(job.spec.default_spec, job.spec)
+    try:
+        task = task_config_of(job.spec.default_spec, job.spec)
+    except Refusal as refusal:
+        raise Refusal(f"job {job.name}: {refusal}") from refusal
     return api.JobConfiguration(key=task.job, owner=task.owner, taskConfig=task, instanceCount=instance_count)
 
 
@@ -114,6 +119,8 @@ async def get_tasks_without_configs(backend: Backend, args: Any) -> Any:
     tasks = Tasks(query.statuses or ())
     async for batch in pods_of(backend, jobs, runs):
         tasks.add(batch)
+        if len(tasks) > TASKS_MAX:
+            raise Refusal(f"the query finds more than {TASKS_MAX:,} tasks: name a job, or statuses")
     return api.Result(scheduleStatusResult=api.ScheduleStatusResult(tasks=tasks))
 
 

@@ -10,7 +10,7 @@ import pytest
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
-from services.aurorabridge import reads, writes
+from services.aurorabridge import lookup, reads, writes
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.method import Refusal
 from services.aurorabridge.settings import BridgeSettings
@@ -144,6 +144,21 @@ async def test_which_tasks_a_query_finds(bridge: Bridge, storage: Storage) -> No
     assert 3 == len(await jobs(statuses=[Status.RUNNING], instanceIds=[7], limit=1))
     assert "unknown schedule status" in await refusal(tasks_of(bridge, statuses=[99]))
     assert "query is missing" in await refusal(bridge.call("getTasksWithoutConfigs", query=None))
+
+
+async def test_bounds_of_answers(bridge: Bridge, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that find too much are refused with the bound, and with what to name instead."""
+    await start(bridge, storage, count=2)
+    await start(bridge, storage, OTHER, count=1)
+    monkeypatch.setattr(reads, "TASKS_MAX", 1)
+    assert "more than 1 tasks: name a job" in await refusal(tasks_of(bridge))
+    assert 1 == len(await tasks_of(bridge, jobKeys=[OTHER]))
+    monkeypatch.setattr(reads, "INSTANCE_EVENTS_MAX", 1)
+    query = api.JobUpdateQuery(role="ads")
+    assert "more than 1 events" in await refusal(bridge.call("getJobUpdateDetails", key=None, query=query))
+    assert await bridge.call("getJobUpdateSummaries", jobUpdateQuery=query)
+    monkeypatch.setattr(lookup, "JOBS_MAX", 1)
+    assert "more than 1 such jobs: name a role" in await refusal(bridge.call("getJobs", ownerRole=None))
 
 
 @pytest.mark.parametrize(
