@@ -9,7 +9,7 @@ import grpc.aio
 from peloton.api.convert_v1 import POD_STATE_NUMBERS
 from peloton.api.private import bulk_reads_pb2 as reads
 from peloton.api.v1alpha import peloton_pb2
-from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
+from peloton.api.v1alpha.job.stateless.stateless_pb2 import JOB_STATE_DELETED, JobSpec
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.model.ids import EntityVersion
 from peloton.model.pod import TERMINAL
@@ -23,7 +23,7 @@ _ENDS = frozenset(POD_STATE_NUMBERS[state] for state in TERMINAL)
 
 @dataclass(frozen=True)
 class Found:
-    """The newest job of a name. ``job`` is None if there never was one, or if it is deleted."""
+    """The newest job of a name. ``job`` is None if there never was one, or if it is deleted or being deleted."""
 
     newest_id: str
     job: svc.GetJobResponse | None
@@ -34,11 +34,13 @@ async def find_job(backend: Backend, name: str) -> Found:
     try:
         ids = await backend.jobs.GetJobIDFromJobName(svc.GetJobIDFromJobNameRequest(job_name=name))
         newest = ids.job_id[0].value
-        return Found(newest, await backend.jobs.GetJob(svc.GetJobRequest(job_id=ids.job_id[0])))
+        job = await backend.jobs.GetJob(svc.GetJobRequest(job_id=ids.job_id[0]))
     except grpc.aio.AioRpcError as error:
         if error.code() is not grpc.StatusCode.NOT_FOUND:
             raise
         return Found(newest, None)
+    is_going = job.job_info.status.desired_state == JOB_STATE_DELETED
+    return Found(newest, None if is_going else job)
 
 
 async def spec_at(backend: Backend, job_id: peloton_pb2.JobID, version: int) -> JobSpec:

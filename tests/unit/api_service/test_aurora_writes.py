@@ -137,6 +137,20 @@ async def test_a_job_that_was_deleted_is_created_again(bridge: Bridge, storage: 
     assert second == opaque.decode(updates(storage)[-1].opaque_data).update_id
 
 
+async def test_a_job_that_is_being_deleted_does_not_prevent_another(bridge: Bridge, storage: Storage) -> None:
+    """Its pods may take their time to end; calls are about the new job."""
+    old = await bridge.start()
+    (first,) = jobs_named(storage)
+    finish(storage)
+    storage.jobs.set_service_goal(first, None, JobState.DELETED, True, 1)
+    assert f"job {NAME} not found" == (await refusal(bridge.steer("pauseJobUpdate", old)))[1]
+    new = await bridge.start()
+    await bridge.steer("pauseJobUpdate", new)
+
+    assert 2 == len(jobs_named(storage))
+    assert UpdateState.PAUSED is storage.updates.of_job(jobs_named(storage)[0])[0].state
+
+
 async def test_gpus_use_the_pool_of_gpus(bridge: Bridge, storage: Storage) -> None:
     """A job that asks for gpus is created in the pool of gpus."""
     resources = [api.Resource(numCpus=1), api.Resource(ramMb=64), api.Resource(numGpus=1)]
@@ -250,6 +264,18 @@ async def test_stopped_instances_start_if_they_are_named(bridge: Bridge, storage
     assert [PodState.RUNNING, PodState.RUNNING, PodState.KILLED] == states(storage)
     await bridge.start(update_request(settings=api.JobUpdateSettings()))  # the label of instance 1 stays
     assert {2} == finish(storage).updated
+
+
+async def test_instances_that_are_being_stopped_start_again(bridge: Bridge, storage: Storage) -> None:
+    """A pod that still runs, but will be killed, does not count as running."""
+    await bridge.start()
+    finish(storage)
+    await bridge.call("killTasks", job=KEY, instances=[1])
+    assert [PodState.RUNNING] * 3 == states(storage)
+    await bridge.start(update_request(settings=api.JobUpdateSettings()))
+
+    assert {1} == finish(storage).updated
+    assert [PodState.RUNNING] * 3 == states(storage)
 
 
 # -- actions -------------------------------------------------------------------------------------------------------
