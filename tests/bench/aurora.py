@@ -22,7 +22,8 @@ from services.lab.local.cluster import LocalSettings
 from services.storage.storage import Storage
 from services.storage.tables import UPDATE
 from tests.bench import aurora_reads
-from tests.bench.cluster import Cluster, cpu_seconds
+from tests.bench.cluster import Cluster
+from tests.bench.figures import cpu_s
 from tests.unit.aurorabridge.calling import ENCODINGS
 from tests.unit.aurorabridge.scenario import task_config, update_request
 
@@ -73,14 +74,17 @@ class Guard:
 
     def measure(self, start: Callable[[int], None]) -> dict[str, Any]:
         """Start an update of each job by several clients. ``cpu_ms``: CPU of the processes that take the calls."""
-        start_s, before = time.monotonic(), cpu_seconds(self._cluster)
+        start_s, before = time.monotonic(), self._cpu_s()
         with ThreadPoolExecutor(CLIENTS) as threads:
             list(threads.map(start, range(self._size.jobs)))
-        seconds, after = time.monotonic() - start_s, cpu_seconds(self._cluster)
+        seconds, after = time.monotonic() - start_s, self._cpu_s()
         used = {name: round((now - before[name]) / self._size.jobs * 1_000, 2) for name, now in after.items()}
         self._cluster.wait(self._are_done, "the end of all updates", TIMEOUT_S)
-        calls = {name: ms for name, ms in used.items() if name.partition("-")[0] in ("api", "aurorabridge")}
-        return {"updates_per_second": round(self._size.jobs / seconds, 1), "cpu_ms": calls}
+        return {"updates_per_second": round(self._size.jobs / seconds, 1), "cpu_ms": used}
+
+    def _cpu_s(self) -> dict[str, float]:
+        parts = {name: self._cluster.local.parts[name].process for name in ("api", "aurorabridge")}
+        return {name: cpu_s(process.pid, 2) for name, process in parts.items() if process is not None}
 
     def _are_done(self) -> bool:
         """Return whether no update is under way, in one query."""
