@@ -25,12 +25,11 @@ BY_OTHERS = {
     "gRPC": "intercept_unary_unary intercept_unary_stream intercept_stream_unary intercept_service",
     "pymesos": "_basic_credential _get_version reregistered resourceOffers offerRescinded statusUpdate slaveLost "
     "inverseOffers inverseOfferRescinded processHeartBeat executorLost frameworkMessage",
-    "httptools": "on_message_begin on_url on_header on_headers_complete on_body on_message_complete",
+    "httptools": "on_message_begin on_url on_header on_body",
     "http.server": "do_POST log_message handle_error daemon_threads request_queue_size default_request_version",
     "io": "readable readinto",
     "textual": "BINDINGS ENABLE_COMMAND_PALETTE theme on_mount on_unmount on_key on_resize action_close_page "
     "action_filter action_help action_kind action_next_tab action_same_as action_scroll_above action_sort action_turn",
-    "asyncio": "connection_made data_received",
     "uvicorn": "capture_signals should_exit",
     "sqlite3": "isolation_level",
     "alembic": "down_revision branch_labels depends_on downgrade",

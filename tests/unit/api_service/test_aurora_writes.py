@@ -138,7 +138,7 @@ async def test_a_job_that_was_deleted_is_created_again(bridge: Bridge, storage: 
 
 
 async def test_a_job_that_is_being_deleted_does_not_prevent_another(bridge: Bridge, storage: Storage) -> None:
-    """Its pods may take their time to end; calls are about the new job."""
+    """Pods of the old job may take their time to end; calls are about the new job."""
     old = await bridge.start()
     (first,) = jobs_named(storage)
     finish(storage)
