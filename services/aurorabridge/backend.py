@@ -34,6 +34,8 @@ class Backend:
     def __init__(self, addresses: str, settings: BridgeSettings = DEFAULTS) -> None:
         self._target = target(addresses)
         self.settings = settings
+        self.answered: dict[str, None] = {}
+        """Ids of the updates whose start this process has answered, the oldest first."""
 
     @cached_property
     def channel(self) -> grpc.aio.Channel:

@@ -18,7 +18,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import grpc.aio
 from google.protobuf.json_format import MessageToDict
@@ -52,7 +51,6 @@ _NAMESPACE = uuid.UUID("6f1d4a62-3c0f-4f0e-9f0c-6a9b2f7f5b1e")
 _INVALID = api.ResponseCode.INVALID_REQUEST
 _ROLLED_BACK_FROM = ("ROLLING_FORWARD", "ROLL_FORWARD_PAUSED", "ROLL_FORWARD_AWAITING_PULSE")
 _UNDER_WAY = (stateless_pb2.WORKFLOW_STATE_INITIALIZED, stateless_pb2.WORKFLOW_STATE_ROLLING_FORWARD)
-_answered: WeakKeyDictionary[Backend, dict[str, None]] = WeakKeyDictionary()
 PULSES_TRIED = 3
 """Number of times that a pulse is recorded when other writes come between its reading and its writing."""
 
@@ -144,17 +142,16 @@ async def _replace_job(
 
 
 def _is_repeat(backend: Backend, job: svc.GetJobResponse, request: Any, digest: str) -> bool:
-    age_s, was_answered = float("inf"), _opaque_of(job).update_id in _answered.get(backend, {})
+    age_s, was_answered = float("inf"), _opaque_of(job).update_id in backend.answered
     with suppress(ValueError, OverflowError):
         age_s = time.time() - unix_seconds(job.workflow_info.status.creation_time)
     return is_repeat(job, digest, request.metadata, was_answered, age_s)
 
 
 def _remember(backend: Backend, update_id: str) -> None:
-    known = _answered.setdefault(backend, {})
-    known[update_id] = None
-    if len(known) > ANSWERED_MAX:
-        del known[next(iter(known))]
+    backend.answered[update_id] = None
+    if len(backend.answered) > ANSWERED_MAX:
+        del backend.answered[next(iter(backend.answered))]
 
 
 @contextmanager
