@@ -20,7 +20,6 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from peloton.model.ids import job_workflow_id
 from services.lab.local.temporal_server import starts_workflows, temporal_binary
 from tests.e2e.local import TIMEOUT_S, Cluster, shell, temporary
-from tests.e2e.test_up import up
 from tests.ports import free_ports
 from workflows.attributes import SEARCH_ATTRIBUTES
 
@@ -87,17 +86,3 @@ def test_a_cluster_on_a_mesos_and_a_temporal_that_run(master: str, temporal: str
         return (await client.get_workflow_handle(job_workflow_id(short)).describe()).status
 
     assert WorkflowExecutionStatus.COMPLETED == asyncio.run(status())
-
-
-def test_a_mesos_that_cannot_be_used_is_named() -> None:
-    """An unusable Mesos is refused before anything starts: no listener, no address, and options that describe emulated
-    hosts."""
-    (port,) = free_ports(1)
-
-    away, nonsense = up("--mesos", f"127.0.0.1:{port}"), up("--mesos", "https://mesos")
-    both = up("--mesos", f"127.0.0.1:{port}", "--simulate", "3")
-
-    assert (1, 2, 2) == (away.returncode, nonsense.returncode, both.returncode)
-    assert f"no Mesos master answers at 127.0.0.1:{port}: start it, or leave out --mesos" in away.stderr
-    assert "https://mesos: want HOST:PORT or zk://HOST:PORT,.../PATH" in nonsense.stderr
-    assert "--mesos has hosts of its own" in both.stderr

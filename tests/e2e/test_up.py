@@ -72,6 +72,20 @@ def test_a_database_that_cannot_be_used_is_named(up: Up, url: str, tmp_path: Pat
     assert "internal error" not in result.stderr
 
 
+def test_a_mesos_that_cannot_be_used_is_named(up: Up) -> None:
+    """An unusable Mesos is refused before anything starts: no listener, no address, and options that describe emulated
+    hosts."""
+    (port,) = free_ports(1)
+
+    away, nonsense = up("--mesos", f"127.0.0.1:{port}"), up("--mesos", "https://mesos")
+    both = up("--mesos", f"127.0.0.1:{port}", "--simulate", "3")
+
+    assert (1, 2, 2) == (away.returncode, nonsense.returncode, both.returncode)
+    assert f"no Mesos master answers at 127.0.0.1:{port}: start it, or leave out --mesos" in away.stderr
+    assert "https://mesos: want HOST:PORT or zk://HOST:PORT,.../PATH" in nonsense.stderr
+    assert "--mesos has hosts of its own" in both.stderr
+
+
 def test_names_of_clusters_are_unique(up: Up, tmp_path: Path) -> None:
     """Duplicate and malformed names, and names combined with a hosts file, are refused."""
     hosts = tmp_path / "hosts.yaml"
