@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from google.protobuf.message import Message
 
 from cli.command import Group, verb_commands
 from cli.config_file import load_config
@@ -23,6 +22,9 @@ from cli.terminal import echo
 from cli.wire import v0
 from peloton.model.aurora_update import aurora_update
 from peloton.model.update import UPDATE_TERMINAL
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 _COLUMNS: list[tuple[str, Callable[[v0.update.UpdateInfo], object]]] = [
     ("Update-ID", lambda info: info.updateId.value),
