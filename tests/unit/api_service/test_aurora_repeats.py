@@ -15,6 +15,9 @@ from tests.conformance.storage.services import turn
 from tests.unit.api_service.aurora import INVALID, Bridge, Died, Make, finish, jobs_named, other_request, updates
 from tests.unit.aurorabridge.scenario import KEY, task_config, update_request
 
+CLIENTS = 50
+"""Clients that start updates at the same time; the api takes 64 writes at a time."""
+
 
 async def test_a_bridge_that_dies_amid_a_start_has_made_one_update_when_it_is_called_again(
     make_bridge: Make, storage: Storage
@@ -84,22 +87,25 @@ async def test_the_id_of_aurora_s_client_is_recognised_always(bridge: Bridge, st
     assert len(updates(storage)) == 1
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_bridge_that_dies_amid_many_starts_loses_none(make_bridge: Make, storage: Storage, when: str) -> None:
+@pytest.mark.parametrize(("jobs", "when"), [(30, "before"), (200, "after")])
+async def test_a_bridge_that_dies_amid_many_starts_loses_none(
+    make_bridge: Make, storage: Storage, jobs: int, when: str
+) -> None:
     """Clients whose calls it took call the other bridge; each job has one update, whose id its client knows."""
-    keys = [api.JobKey(role="ads", environment="prod", name=f"web-{number}") for number in range(30)]
-    mortal, other = make_bridge(dies=(75, when)), make_bridge()  # of 90 calls, three for each job
+    keys = [api.JobKey(role="ads", environment="prod", name=f"web-{number}") for number in range(jobs)]
+    mortal, other = make_bridge(dies=(5 * jobs // 2, when)), make_bridge()  # three calls for each job
     known: dict[str, str] = {}
-    lost = 0
+    lost, clients = 0, asyncio.Semaphore(CLIENTS)
 
     async def start(key: Any) -> None:
         nonlocal lost
         request = update_request(task_config(job=key), 1)
-        try:
-            result = await mortal.call("startJobUpdate", request=request)
-        except Died:
-            lost += 1
-            result = await other.call("startJobUpdate", request=request)
+        async with clients:
+            try:
+                result = await mortal.call("startJobUpdate", request=request)
+            except Died:
+                lost += 1
+                result = await other.call("startJobUpdate", request=request)
         known[key.name] = result.startJobUpdateResult.key.id
 
     await asyncio.gather(*map(start, keys))
