@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from peloton.model.text import quote, shorten
 
-_STARTS_PULSED, _IS_PULSED = "start_pulsed", "pulse"
+START_PULSED, PULSE = "start_pulsed", "pulse"
+"""Actions that are recorded in the opaque data of an update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,5 +32,5 @@ def aurora_update(opaque_data: str) -> AuroraUpdate | None:
     if not isinstance(found, dict) or not isinstance(found.get("update_id"), str):
         return None
     message, actions = found.get("start_job_update_msg"), found.get("update_actions")
-    awaits = isinstance(actions, list) and _STARTS_PULSED in actions and _IS_PULSED not in actions
+    awaits = isinstance(actions, list) and START_PULSED in actions and PULSE not in actions
     return AuroraUpdate(shorten(found["update_id"]), message if isinstance(message, str) else "", awaits)

@@ -13,6 +13,8 @@ from services.aurorabridge.thrift import api
 
 _Status, _Update, _Action = api.ScheduleStatus, api.JobUpdateStatus, api.JobUpdateAction
 _Names = Mapping[str, int]
+SCHEDULER = "peloton"
+"""Name of the scheduler in events of tasks."""
 
 
 def _number_pods(named: _Names) -> Mapping[int, int]:

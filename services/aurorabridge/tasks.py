@@ -21,10 +21,9 @@ from services.aurorabridge.splice import (
     encode_number,
     encode_text,
 )
-from services.aurorabridge.states import schedule_status
+from services.aurorabridge.states import SCHEDULER, schedule_status
 from services.aurorabridge.thrift import api
 
-SCHEDULER = "peloton"
 _ASSIGNED = begin_struct(1)
 RUNS_MAX = 100
 """Number of runs of an instance that role api returns at most."""

@@ -29,6 +29,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.peloton_pb2 import JobID, OpaqueData
+from peloton.model.aurora_update import PULSE
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.current import config_version, current_pods, find_job, spec_at
 from services.aurorabridge.mapping import identity, opaque
@@ -192,7 +193,7 @@ async def pulse_job_update(backend: Backend, args: Any) -> Any:
         job, data = await _current(backend, args.key, _INVALID)
         if not (data.awaits_pulse and _is_paused(job)):
             break
-        pulsed = OpaqueData(data=data.and_action(opaque.PULSE).encode())
+        pulsed = OpaqueData(data=data.and_action(PULSE).encode())
         try:
             await backend.jobs.ResumeJobWorkflow(svc.ResumeJobWorkflowRequest(**_at(job), opaque_data=pulsed))
             break

@@ -9,11 +9,10 @@ import orjson
 from thriftpy2.thrift import TType
 
 from peloton.api.v1alpha.pod import pod_pb2
-from services.aurorabridge.states import schedule_status
+from peloton.model.times import NS_PER_S
+from services.aurorabridge.states import SCHEDULER, schedule_status
 from services.aurorabridge.thrift import api
 
-SCHEDULER = "peloton"
-NS_PER_S = 10**9
 _SILENT = frozenset(
     (pod_pb2.POD_STATE_INVALID, pod_pb2.POD_STATE_INITIALIZED, pod_pb2.POD_STATE_DELETED, pod_pb2.POD_STATE_RESERVED)
 )

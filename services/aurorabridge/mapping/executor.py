@@ -24,6 +24,7 @@ from peloton.model.text import quote
 from services.aurorabridge.bounds import Malformed, scan
 from services.aurorabridge.mapping.resources import port_names
 from services.aurorabridge.method import Refusal
+from services.aurorabridge.splice import encode
 from services.aurorabridge.thrift import api
 
 VARIABLE = "AURORA_EXECUTOR_CONFIG"
@@ -120,15 +121,6 @@ def _set_thermos(pod: pod_pb2.PodSpec, task: Any, thermos: Thermos) -> None:
         executor.resources.cpu = thermos.cpu
     if thermos.memory_mib > 0:
         executor.resources.mem_mb = thermos.memory_mib
-
-
-def encode(struct: Any) -> bytes:
-    """Return a struct in Thrift's binary form."""
-    buffer = TCyMemoryBuffer()
-    protocol = TCyBinaryProtocol(buffer)
-    protocol.write_struct(struct)
-    buffer.flush()
-    return bytes(buffer.getvalue())
 
 
 def _set_command(pod: pod_pb2.PodSpec, task: Any) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from peloton.model.aurora_update import PULSE, START_PULSED
 from services.aurorabridge.mapping.update_spec import needs_pulse
 from services.aurorabridge.method import Refusal
 from services.aurorabridge.thrift import api
 
-START_PULSED, PULSE, ROLLBACK = "start_pulsed", "pulse", "rollback"
+ROLLBACK = "rollback"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from peloton.model.ids import JobId, PodId
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.model.secret import Secret
-from services.aurorabridge.mapping.executor import encode
+from services.aurorabridge.splice import encode
 from services.aurorabridge.thrift import api
 from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.mesos.agents import AgentReader
