@@ -64,7 +64,7 @@ check: lint ## format, lint, types and the fast tests
 
 # Tests of whole clusters wait for more than half of their time: five at a time keep two cores busy. tests/durations.json
 # says which start first.
-ALL_TESTS := -n 5 --dist loadgroup --no-loadscope-reorder --durations 30 tests/e2e tests/browser tests/simulation tests/compose tests/conformance tests/kubernetes tests/time_skipping tests/workflow tests/unit
+ALL_TESTS := -n 5 --dist loadgroup --no-loadscope-reorder --durations 30 tests/e2e tests/browser tests/simulation tests/compose tests/conformance tests/kubernetes tests/frameworks tests/time_skipping tests/workflow tests/unit
 
 test: lint ## format, lint, the fast tests, conformance, end to end, faults, simulation
 	@$(BIN)/pytest -q -m 'not nightly' $(ALL_TESTS)

@@ -21,7 +21,7 @@ from peloton.model.job import JOB_TERMINAL, JobState
 from peloton.model.text import shorten
 
 if TYPE_CHECKING:
-    from peloton.api.client import Client
+    from peloton.client import Client
 
 JOB_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 SHOWN_MAX = 10

@@ -17,7 +17,7 @@ from cli.times import parse_time
 from cli.wire import v0
 
 if TYPE_CHECKING:
-    from peloton.api.client import Client
+    from peloton.client import Client
 
 INSTANCE_MAX = 2**31 - 1
 COUNT_MAX = 2**32 - 1

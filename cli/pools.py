@@ -9,7 +9,7 @@ from cli.errors import Failed
 from cli.wire import v0
 
 if TYPE_CHECKING:
-    from peloton.api.client import Client
+    from peloton.client import Client
 
 ROOT_ID = "root"
 UNITS = {"cpu": "cpu(cores)", "memory": "memory(MiB)", "disk": "disk(MiB)"}

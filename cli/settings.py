@@ -11,7 +11,7 @@ import click
 from cli.terminal import echo
 
 if TYPE_CHECKING:
-    from peloton.api.client import BusyRetry, Client
+    from peloton.client import BusyRetry, Client
 
 DEFAULT_ADDRESS = "localhost:5397"
 FOR_PROGRAMS = ("json", "yaml", "name")
@@ -57,14 +57,14 @@ class Settings:
     def client(self) -> Client:
         """Return the client, opened at its first use; ``close`` closes it."""
         if self.open_client is None:
-            from peloton.api.client import BusyRetry
+            from peloton.client import BusyRetry
 
             self.open_client = self.connect(BusyRetry(time.sleep, self._say_busy, time.monotonic, self.patience))
         return self.open_client
 
     def connect(self, busy_retry: BusyRetry | None = None) -> Client:
         """Return a client that the caller closes. Without ``busy_retry`` it raises the errors of a busy server."""
-        from peloton.api import client
+        from peloton import client
 
         given = {client.JOBMGR: self.jobmgr, client.RESMGR: self.resmgr, client.HOSTMGR: self.hostmgr}
         overrides = {service: without_scheme(address) for service, address in given.items() if address}

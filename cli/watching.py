@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import grpc
     from rich.console import Console, RenderableType
 
-    from peloton.api.client import Client
+    from peloton.client import Client
 
 AWAY_CODES = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
 

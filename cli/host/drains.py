@@ -13,7 +13,7 @@ from cli.wire import v0
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-    from peloton.api.client import Client
+    from peloton.client import Client
 
 WAITING_NAMED_MAX = 10
 TABLE: Table[Row] = Table(

@@ -13,7 +13,7 @@ from peloton.api.error_details import reason_of
 from peloton.errors import Reason
 
 if TYPE_CHECKING:
-    from peloton.api.client import Client
+    from peloton.client import Client
 
 VERSION_ATTEMPTS_MAX = 5
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from peloton.model.pod import TERMINAL, PodState
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from peloton.api.client import Client
+    from peloton.client import Client
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from peloton.model.job import JobState
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-    from peloton.api.client import Client
+    from peloton.client import Client
 
 View = Callable[["v1.job_svc.GetJobResponse"], Rollout]
 REASON_INTERVAL_S = 2.0

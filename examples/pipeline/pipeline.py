@@ -24,11 +24,11 @@ from temporalio.exceptions import ActivityError, ApplicationError, ApplicationEr
 with workflow.unsafe.imports_passed_through():
     import grpc
 
-    from peloton.api.client import Client
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.job import job_pb2
     from peloton.api.v0.respool import respool_pb2
     from peloton.api.v0.task import task_pb2
+    from peloton.client import Client
 
 POLL_S = 0.5
 HEARTBEAT = timedelta(seconds=10)

@@ -26,8 +26,8 @@ from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 from temporalio.worker import Worker
 
-from peloton.api.client import Client
 from peloton.api.v0.overview import overview_pb2
+from peloton.client import Client
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from story import PELOTON, StoryEnded, own_cluster

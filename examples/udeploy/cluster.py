@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import grpc
 from service import AGAIN_S, PULSE_S, Health, Seen, Wanted
 
-from peloton.api.client import Client
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec, UpdateSpec, WorkflowInfo, WorkflowState
@@ -18,6 +17,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.api.yaml_config import load_message
+from peloton.client import Client
 
 AWAY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
 ENDED = {"SUCCEEDED", "FAILED", "ABORTED", "ROLLED_BACK"}

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from peloton.api.client import CHANNEL_OPTIONS, target
 from peloton.api.private.bulk_reads_pb2_grpc import BulkReadsStub
 from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerStub
 from peloton.api.v0.short_names.task_pb2_grpc import TaskManagerStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceStub
+from peloton.client import CHANNEL_OPTIONS, target
 from services.aurorabridge.settings import DEFAULTS, BridgeSettings
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from peloton.api.client import CHANNEL_OPTIONS, target
 from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
 from peloton.api.v0.history.history_pb2_grpc import HistoryServiceStub
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
@@ -19,6 +18,7 @@ from peloton.api.v0.table.table_pb2_grpc import JobTableServiceStub
 from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
+from peloton.client import CHANNEL_OPTIONS, target
 
 if TYPE_CHECKING:
     from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceAsyncStub

@@ -9,10 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.client import Client
 from peloton.api.convert import JOB_STATE_NUMBERS, POD_STATE_NUMBERS
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.client import Client
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.storage.engine import Database

@@ -11,9 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from peloton.api.client import Client
 from peloton.api.convert import POD_STATE_NUMBERS
 from peloton.api.v0.job.job_pb2 import CreateRequest
+from peloton.client import Client
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.lab.local.cluster import LocalSettings

@@ -17,12 +17,12 @@ import grpc
 import sqlalchemy as sa
 from google.protobuf.json_format import ParseDict
 
-from peloton.api.client import Client
 from peloton.api.convert import POD_STATES, new_job_record
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.client import Client
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from services.lab.local.cluster import LocalSettings
 from services.resmgr.pool_rules import with_defaults

@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 from google.protobuf.json_format import ParseDict
 
-from peloton.api.client import Client, retry_after_s
 from peloton.api.v0.job import job_pb2
+from peloton.client import Client, retry_after_s
 from tests.e2e.local import shell
 
 CLIENTS = 8

@@ -19,13 +19,13 @@ from typing import Any
 import sqlalchemy as sa
 from google.protobuf.json_format import ParseDict
 
-from peloton.api.client import Client
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.peloton_pb2 import Secret
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.client import Client
 from peloton.model.pod import TERMINAL
 from services.lab.local.cluster import LocalCluster, LocalSettings
 from services.lab.local.control import ControlServer, call

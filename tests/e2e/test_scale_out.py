@@ -9,12 +9,12 @@ from typing import Any
 import grpc
 import pytest
 
-from peloton.api.client import Client
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
+from peloton.client import Client
 from tests.e2e.local import TIMEOUT_S, Cluster, job_config, shell, temporary
 from tests.e2e.service import Service
 

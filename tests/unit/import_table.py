@@ -48,7 +48,7 @@ _WAKES = May(
     ),
     ("temporalio",),
 )
-_CLI = ("peloton.api", "peloton.model", "peloton.errors", "cli")
+_CLI = ("peloton.api", "peloton.client", "peloton.model", "peloton.errors", "cli")
 _SETTINGS = (
     "services.other_variables",
     "services.role_settings",
@@ -72,6 +72,7 @@ MAY: dict[str, May] = {
     "peloton.lifecycle": May(("peloton.model",)),
     "peloton.scheduling": May(("peloton.model", "peloton.lifecycle"), ("numpy",)),
     "peloton.hosts": May(("peloton.errors", "peloton.lifecycle", "peloton.model", "peloton.scheduling")),
+    "peloton.client": May(("peloton.api", "peloton.errors"), ("google", "grpc")),
     "peloton.api": May(("peloton.model", "peloton.errors"), ("google", "grpc", "grpc_tools", "yaml")),
     # The shell, driven by Temporal.
     "workflows": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "activities"), ("temporalio",)),
@@ -225,12 +226,19 @@ MAY: dict[str, May] = {
     ),
     "services.asgi_server": May(("peloton.errors",), ("starlette", "uvicorn")),
     "services.aurorabridge": May(
-        ("peloton.api", "peloton.errors", "peloton.model", "services.asgi_server", "services.settings"),
+        (
+            "peloton.api",
+            "peloton.client",
+            "peloton.errors",
+            "peloton.model",
+            "services.asgi_server",
+            "services.settings",
+        ),
         ("google", "grpc", "kazoo", "orjson", "starlette", "thriftpy2", "uvicorn"),
     ),
     "services.web": May(
         (
-            *("peloton.api", "peloton.errors", "peloton.model"),
+            *("peloton.api", "peloton.client", "peloton.errors", "peloton.model"),
             *("services.asgi_server", "services.role_settings", "services.settings"),
         ),
         ("google", "grpc", "orjson", "starlette", "uvicorn"),  # which serves WebSockets by the package of that name

@@ -5,13 +5,13 @@ from typing import Any
 import grpc
 import pytest
 
-from peloton.api.client import HOSTMGR, JOBMGR, BusyRetry, Client, target
 from peloton.api.limits import RETRY_AFTER
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
+from peloton.client import HOSTMGR, JOBMGR, BusyRetry, Client, target
 from peloton.errors import InvalidArgument
 from tests.late_server import late_server
 from tests.unit.cli.fake_api import FakeApi

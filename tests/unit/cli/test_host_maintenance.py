@@ -17,10 +17,10 @@ from cli.host.maintenance import start
 from cli.params import HOSTNAME
 from cli.settings import Settings
 from cli.watching import WatchPace
-from peloton.api.client import Client
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
+from peloton.client import Client
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
 

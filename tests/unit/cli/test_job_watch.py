@@ -12,10 +12,10 @@ from cli.errors import Failed
 from cli.job.watch import watch_job
 from cli.times import clock_text, seconds_between
 from cli.watching import WatchPace
-from peloton.api.client import Client
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.client import Client
 from peloton.model.job import JobState
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi

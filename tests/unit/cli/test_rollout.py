@@ -14,10 +14,10 @@ from cli.errors import Failed
 from cli.stateless.rollout import Rollout, UpdateFollower, bar_parts, of_goal, of_update
 from cli.stateless.rollout_watch import watch_rollout
 from cli.watching import WatchPace
-from peloton.api.client import Client
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
+from peloton.client import Client
 from peloton.model.job import JobState
 from peloton.model.update import UPDATE_TERMINAL, UpdateState
 from tests.unit.cli.conftest import Run
