@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from services.hostmgr.advisor import AdvisorSettings
     from services.hostmgr.external_adoption import ExternalAdoption
     from services.hostmgr.federation import HostManagers
-    from services.hostmgr.maintenance import HostMaintainer
+    from services.hostmgr.maintenance import MaintenanceController
     from services.hostmgr.manager import HostManagerCore
     from services.hostmgr.qos import QosController
 
@@ -370,7 +370,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.cluster_drivers import cluster_driver_of, image_prefetcher_of, make_external_adoption
     from services.hostmgr.drain_watch import DrainWatch
     from services.hostmgr.image_prefetch import prefetcher
-    from services.hostmgr.maintenance import HostMaintainer
+    from services.hostmgr.maintenance import MaintenanceController
     from services.hostmgr.manager import HostManagerCore, HostManagerSettings
     from services.hostmgr.qos import QosController
     from services.resmgr.client import ResourceManagerClient
@@ -400,7 +400,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
                 core_settings, storage, watch, new_driver(), give_up, evictor=evictor, daemons=wakers.daemons
             )
             adoption = make_external_adoption(settings, storage, core.driver, watch, evictor.job_why)
-            maintainer = HostMaintainer(
+            maintenance = MaintenanceController(
                 core,
                 maintenance=storage.maintenance,
                 pods=storage.host_pods,
@@ -414,14 +414,14 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             )
             await _sweep(shared, wakers).once()  # wake-ups of reports may have died with a predecessor
             await asyncio.to_thread(core.start)
-            await asyncio.to_thread(maintainer.start)
+            await asyncio.to_thread(maintenance.start)
             qos = QosController(qos_settings, core, storage.host_pods, evictor, wakers.jobs)
             images = image_prefetcher_of(settings, core.driver, endpoint)
             return await _serve_hosts(
                 shared,
                 wakers,
                 core,
-                maintainer,
+                maintenance,
                 qos=qos,
                 advisor_settings=advisor_settings,
                 images=images,
@@ -436,7 +436,7 @@ async def _serve_hosts(
     shared: Shared,
     wakers: Wakers,
     core: HostManagerCore,
-    maintainer: HostMaintainer,
+    maintenance: MaintenanceController,
     qos: QosController,
     advisor_settings: AdvisorSettings,
     images: ImagePrefetcher,
@@ -455,7 +455,7 @@ async def _serve_hosts(
     host_pools = None
     if settings.host_pools:
         deadline_s = settings.maintenance_deadline_s
-        host_pools = HostPoolController(core, storage.host_pools, storage.host_pods, maintainer, deadline_s)
+        host_pools = HostPoolController(core, storage.host_pools, storage.host_pods, maintenance, deadline_s)
     rebalancer = Rebalancer(
         core.cache,
         storage.rebalances,
@@ -467,7 +467,7 @@ async def _serve_hosts(
     )
     server, port = serve(
         core,
-        maintainer,
+        maintenance,
         images,
         samples.uses,
         f"{settings.host}:{settings.hostmgr_port}",
@@ -487,7 +487,7 @@ async def _serve_hosts(
             if source is not None:
                 await asyncio.to_thread(source.stop)
         await asyncio.to_thread(server.stop(SERVER_GRACE_S).wait)
-        for part in (host_pools, maintainer, core):
+        for part in (host_pools, maintenance, core):
             if part is not None:
                 await asyncio.to_thread(part.stop)
 

@@ -23,7 +23,7 @@ from peloton.model.host_pool import (
 from peloton.model.ids import Hostname
 from peloton.model.text import quote, shorten
 from peloton.scheduling.host_pools import Sizes, count_to_move, leaving_order
-from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.maintenance import MaintenanceController
 from services.hostmgr.manager import HostManagerCore
 from services.storage.hosts.host_pools import HostPoolRecords
 from services.storage.pods.host_pods import HostPods
@@ -48,13 +48,13 @@ class HostPoolController:
         core: HostManagerCore,
         records: HostPoolRecords,
         pods: HostPods,
-        maintainer: HostMaintainer,
+        maintenance: MaintenanceController,
         deadline_s: int,
         period_s: float = PERIOD_S,
     ) -> None:
         """``deadline_s`` applies to drains of moving hosts."""
         self._core, self._records, self._period_s = core, records, period_s
-        self._pods, self._maintainer, self._deadline_s = pods, maintainer, deadline_s
+        self._pods, self._maintenance, self._deadline_s = pods, maintenance, deadline_s
         self._followed = (-1, float("-inf"))  # version of the host pools, and time
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="host pools", daemon=True)
@@ -81,7 +81,7 @@ class HostPoolController:
         """Start moves of hosts with another desired pool, and cancels moves of hosts that no longer have one."""
         version, now_s = self._core.cache.host_pools.version, time.monotonic()
         if version != self._followed[0] or now_s - self._followed[1] >= FOLLOW_PERIOD_S:
-            self._maintainer.follow_moves(self._deadline_s)
+            self._maintenance.follow_moves(self._deadline_s)
             self._followed = version, now_s
 
     # Calls.
@@ -124,7 +124,7 @@ class HostPoolController:
         """Set the desired pool of all hosts or none; they move once drained. Raises NotFound, InvalidArgument."""
         self._records.desire(hostnames, destination, time.time_ns(), at_most)
         self._core.read_host_pools()
-        self._maintainer.follow_moves(self._deadline_s)
+        self._maintenance.follow_moves(self._deadline_s)
 
     def resize(self, source: tuple[str, int], destination: tuple[str, int]) -> None:
         """Move as many hosts between two pools, each given by name and desired size, as their sizes require; chooses

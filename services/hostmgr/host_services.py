@@ -30,7 +30,7 @@ from peloton.scheduling.qos import Use
 from services.hostmgr.advisor import HostAdvisor
 from services.hostmgr.host_pool_controller import HostPoolController
 from services.hostmgr.hosts.host_cache import HostCache
-from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.maintenance import MaintenanceController
 from services.hostmgr.rebalancer import Rebalancer
 
 Uses = Callable[[], Mapping[Hostname, Use]]
@@ -50,7 +50,7 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
     def __init__(
         self,
         cache: HostCache,
-        maintainer: HostMaintainer,
+        maintenance: MaintenanceController,
         uses: Uses,
         deadline_s: int,
         advisor: HostAdvisor,
@@ -58,7 +58,7 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
     ) -> None:
         self._cache = cache
         self._advisor = advisor
-        self._maintainer = maintainer
+        self._maintenance = maintenance
         self._uses = uses
         self._deadline_s = deadline_s
         self._controller = controller
@@ -68,7 +68,7 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
     ) -> host_svc_pb2.QueryHostsResponse:
         wanted = set(request.host_states)
         uses = self._uses()
-        cluster = self._maintainer.cluster
+        cluster = self._maintenance.cluster
         names = _check_hostnames(request.hostnames) if request.hostnames else ()
         infos = [_host_info(host, uses.get(host.hostname), cluster) for host in self._cache.hosts(names)]
         marked = {one.hostname: one for one in self._advisor.host_marks({Mark.ORANGE, Mark.RED})}
@@ -85,7 +85,7 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
         def start(hostname: str) -> None:
             wanted = MaintenanceRequest(Hostname(hostname), "", deadline_s=self._deadline_s)
             waiting_for.extend(
-                host.progress.waiting_for for host in self._maintainer.request([wanted]) if host.waits_for_turn
+                host.progress.waiting_for for host in self._maintenance.request([wanted]) if host.waits_for_turn
             )
 
         _apply_to_each(request, start)
@@ -94,7 +94,7 @@ class HostServiceServicer(host_svc_pb2_grpc.HostServiceServicer):
     def CompleteMaintenance(
         self, request: host_svc_pb2.CompleteMaintenanceRequest, context: grpc.ServicerContext
     ) -> host_svc_pb2.CompleteMaintenanceResponse:
-        _apply_to_each(request, lambda hostname: self._maintainer.steer([hostname], MaintenanceAct.COMPLETE))
+        _apply_to_each(request, lambda hostname: self._maintenance.steer([hostname], MaintenanceAct.COMPLETE))
         return host_svc_pb2.CompleteMaintenanceResponse(hostname=request.hostname)
 
     def ListHostPools(
@@ -214,23 +214,23 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
 
     def __init__(
         self,
-        maintainer: HostMaintainer,
+        maintenance: MaintenanceController,
         deadline_s: int,
         rebalancer: Rebalancer,
         names: JobNames,
         controller: HostPoolController | None = None,
     ) -> None:
-        self._maintainer = maintainer
+        self._maintenance = maintenance
         self._deadline_s = deadline_s
         self._rebalancer = rebalancer
         self._names = names
         self._controller = controller
 
     def Plan(self, request: pb.PlanRequest, context: grpc.ServicerContext) -> pb.PlanResponse:
-        hosted_pods = self._maintainer.hosted_pods([Hostname(name) for name in _check_hostnames(request.hostnames)])
+        hosted_pods = self._maintenance.hosted_pods([Hostname(name) for name in _check_hostnames(request.hostnames)])
         found = departures(hosted_pods, *self._rebalancer.snapshot(hosted_pods.keys()))
         names = self._names(job.job_id for host in found for job in host.jobs)
-        return pb.PlanResponse(hosts=[_departure(host, self._maintainer.cluster, names) for host in found])
+        return pb.PlanResponse(hosts=[_departure(host, self._maintenance.cluster, names) for host in found])
 
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.StartResponse:
         if len(request.reason) > REASON_MAX:
@@ -240,33 +240,33 @@ class MaintenanceServicer(maintenance_pb2_grpc.MaintenanceServiceServicer):
             MaintenanceRequest(Hostname(name), "", request.at_most, deadline_s, request.reason)
             for name in _check_hostnames(request.hostnames)
         ]
-        return pb.StartResponse(hosts=self._wire(self._maintainer.request(requests)))
+        return pb.StartResponse(hosts=self._wire(self._maintenance.request(requests)))
 
     def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveResponse:
         if self._controller is None:
             raise Unimplemented(NO_POOLS)
         hostnames = _check_hostnames(request.hostnames)
         self._controller.move(hostnames, request.host_pool, request.at_most)
-        moving = [host for host in self._maintainer.hosts() if host.is_move and host.hostname in hostnames]
+        moving = [host for host in self._maintenance.hosts() if host.is_move and host.hostname in hostnames]
         return pb.MoveResponse(hosts=self._wire(moving))
 
     def Complete(self, request: pb.CompleteRequest, context: grpc.ServicerContext) -> pb.CompleteResponse:
-        hosts = self._maintainer.steer(_check_hostnames(request.hostnames), MaintenanceAct.COMPLETE)
+        hosts = self._maintenance.steer(_check_hostnames(request.hostnames), MaintenanceAct.COMPLETE)
         return pb.CompleteResponse(hosts=self._wire(hosts))
 
     def Cancel(self, request: pb.CancelRequest, context: grpc.ServicerContext) -> pb.CancelResponse:
         return pb.CancelResponse(
-            hosts=self._wire(self._maintainer.steer(_check_hostnames(request.hostnames), MaintenanceAct.CANCEL))
+            hosts=self._wire(self._maintenance.steer(_check_hostnames(request.hostnames), MaintenanceAct.CANCEL))
         )
 
     def Force(self, request: pb.ForceRequest, context: grpc.ServicerContext) -> pb.ForceResponse:
-        hosts = self._maintainer.steer(_check_hostnames(request.hostnames), MaintenanceAct.FORCE)
+        hosts = self._maintenance.steer(_check_hostnames(request.hostnames), MaintenanceAct.FORCE)
         return pb.ForceResponse(hosts=self._wire(hosts))
 
     def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> pb.QueryResponse:
         wanted = set(request.hostnames)
-        hosts = [host for host in self._maintainer.hosts() if not wanted or host.hostname in wanted]
-        unavailable_max, host_count = self._maintainer.unavailable_max(), self._maintainer.host_count()
+        hosts = [host for host in self._maintenance.hosts() if not wanted or host.hostname in wanted]
+        unavailable_max, host_count = self._maintenance.unavailable_max(), self._maintenance.host_count()
         return pb.QueryResponse(hosts=self._wire(hosts), away_max=unavailable_max, host_count=host_count)
 
     def _wire(self, hosts: Sequence[HostMaintenance]) -> list[pb.HostMaintenance]:

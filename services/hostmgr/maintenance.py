@@ -1,5 +1,5 @@
 """Maintenance of the hosts of one cluster, and their moves to other host pools. Rows hold the request and the progress,
-and a workflow calls the steps. The maintainer excludes the hosts from leases and launches, asks pods to leave, and has
+and a workflow calls the steps. The controller excludes the hosts from leases and launches, asks pods to leave, and has
 the driver notify the cluster."""
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Disrupts(Protocol):
     ) -> Grant: ...
 
 
-class HostMaintainer:
+class MaintenanceController:
     """Implements ``ports.MaintenanceController`` in process, and the requests of operators."""
 
     def __init__(
@@ -106,7 +106,7 @@ class HostMaintainer:
         self._refresh()  # before anything is leased
 
     def start(self) -> None:
-        """Start the maintainer, after the core. Wakes every maintenance with a step to take: a predecessor may have
+        """Start the controller, after the core. Wakes every maintenance with a step to take: a predecessor may have
         died before its wake-ups."""
         self._thread.start()
         self._wake_all()

@@ -25,7 +25,7 @@ from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 from services.hostmgr.driver import PodOnHost
 from services.hostmgr.host_pool_controller import HostPoolController
 from services.hostmgr.host_services import NO_POOLS, HostServiceServicer, MaintenanceServicer, Uses
-from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.maintenance import MaintenanceController
 from services.hostmgr.maintenance_messages import encode_step
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer
@@ -42,13 +42,13 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
     def __init__(
         self,
         core: HostManagerCore,
-        maintainer: HostMaintainer,
+        maintenance: MaintenanceController,
         images: ImagePrefetcher,
         rebalancer: Rebalancer,
         uses: Uses,
     ) -> None:
         self._core = core
-        self._maintainer = maintainer
+        self._maintenance = maintenance
         self._images = images
         self._rebalancer = rebalancer
         self._uses = uses
@@ -205,19 +205,19 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
         return capacity_messages.daemon_plan_to_wire(self._core.daemons.plan(shape))
 
     def CordonHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
-        return encode_step(self._maintainer.cordon(request.hostname))
+        return encode_step(self._maintenance.cordon(request.hostname))
 
     def DrainHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
-        return encode_step(self._maintainer.drain(request.hostname))
+        return encode_step(self._maintenance.drain(request.hostname))
 
     def TakeHostDown(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
-        return encode_step(self._maintainer.take_down(request.hostname))
+        return encode_step(self._maintenance.take_down(request.hostname))
 
     def RelabelHost(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
-        return encode_step(self._maintainer.relabel(request.hostname))
+        return encode_step(self._maintenance.relabel(request.hostname))
 
     def BringHostUp(self, request: Step, context: grpc.ServicerContext) -> pb.MaintenanceStepResponse:
-        return encode_step(self._maintainer.bring_up(request.hostname))
+        return encode_step(self._maintenance.bring_up(request.hostname))
 
     def AdvanceRebalance(
         self, request: pb.AdvanceRebalanceRequest, context: grpc.ServicerContext
@@ -228,7 +228,7 @@ class HostsServicer(hostmgr_pb2_grpc.HostsServicer):
 
 def serve(
     core: HostManagerCore,
-    maintainer: HostMaintainer,
+    maintenance: MaintenanceController,
     images: ImagePrefetcher,
     uses: Uses,
     address: str,
@@ -246,12 +246,12 @@ def serve(
     around: list[grpc.ServerInterceptor] = [] if direct_calls else [RolesOnlyOnThreads()]
     around.append(RequestsOfThreads())
     server = grpc.server(threads, interceptors=around, options=SERVER_OPTIONS)
-    hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintainer, images, rebalancer, uses), server)
-    hosts = HostServiceServicer(core.cache, maintainer, uses, deadline_s, advisor, host_pools)
+    hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintenance, images, rebalancer, uses), server)
+    hosts = HostServiceServicer(core.cache, maintenance, uses, deadline_s, advisor, host_pools)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)
-    maintenance = MaintenanceServicer(maintainer, deadline_s, rebalancer, views.job_names, host_pools)
-    maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(maintenance, server)
-    advice_pb2_grpc.add_AdviceServiceServicer_to_server(AdviceServicer(advisor, maintainer.cluster), server)
+    steps = MaintenanceServicer(maintenance, deadline_s, rebalancer, views.job_names, host_pools)
+    maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(steps, server)
+    advice_pb2_grpc.add_AdviceServiceServicer_to_server(AdviceServicer(advisor, maintenance.cluster), server)
     hostmgr_pb2_grpc.add_ViewsServicer_to_server(ViewsServicer(views), server)
     server.add_generic_rpc_handlers((RebalanceServicer(rebalancer).handler(),))
     port = server.add_insecure_port(address)

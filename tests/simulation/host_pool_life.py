@@ -164,7 +164,7 @@ class HostPoolLife(JobLife):
     def _lead(self) -> None:
         super()._lead()
         self.controller = HostPoolController(
-            self.core, self.storage.host_pools, self.storage.host_pods, self.maintainer, 600
+            self.core, self.storage.host_pools, self.storage.host_pods, self.maintenance, 600
         )
 
     def before_launch(self, job_id: JobId, placements: Sequence[Placement]) -> None:
@@ -180,7 +180,7 @@ class HostPoolLife(JobLife):
     def follow(self) -> None:
         """Run the host manager's periodic step."""
         self.core.read_host_pools()
-        self.maintainer.follow_moves(600)
+        self.maintenance.follow_moves(600)
 
     # Acts of users.
 
@@ -226,7 +226,7 @@ class HostPoolLife(JobLife):
 
     def maintain(self) -> str:
         host = self.random.choice(HOSTS)
-        self.maintainer.request([MaintenanceRequest(Hostname(host), "10.0.0.1")])
+        self.maintenance.request([MaintenanceRequest(Hostname(host), "10.0.0.1")])
         return host
 
     def may_fail(self, pod_id: PodId) -> bool:

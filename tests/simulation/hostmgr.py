@@ -14,7 +14,7 @@ from services.hostmgr import manager
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import HostAddress
 from services.hostmgr.hosted_pods import HostedPods
-from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.maintenance import MaintenanceController
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
 from services.hostmgr.placing import place_and_launch
 from services.storage.storage import Storage
@@ -123,7 +123,7 @@ def _cut_off(launches: Any) -> Any:
     raise OSError("the host manager died")
 
 
-class SimulatedMaintainer(HostMaintainer):
+class SimulatedMaintenance(MaintenanceController):
     def __init__(self, core: SimulatedHostManager, storage: Storage, clock: Clock) -> None:
         watch = DrainWatch(NoListener(), NoListener(), clock.monotonic)
         super().__init__(

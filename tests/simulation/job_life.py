@@ -30,7 +30,7 @@ from services.hostmgr import host_pool_controller, launcher, maintenance, manage
 from services.storage.storage import Storage
 from tests.doubles.hostmgr.cluster import MemoryCluster, MemoryHost
 from tests.simulation.clock import Clock
-from tests.simulation.hostmgr import SETTINGS, QueueOfAll, SimulatedHostManager, SimulatedMaintainer, Through
+from tests.simulation.hostmgr import SETTINGS, QueueOfAll, SimulatedHostManager, SimulatedMaintenance, Through
 
 Act = Callable[..., object]
 PODS_PER_TURN = 1_000
@@ -138,7 +138,7 @@ class JobLife:
     def _take_turns(self) -> None:
         """Run one complete turn of every workflow."""
         for host in self._list_maintained():
-            self.maintainer.step(host)
+            self.maintenance.step(host)
         for job_id in self.job_ids():
             for part in self._parts(job_id):
                 part()
@@ -170,7 +170,7 @@ class JobLife:
     def _lead(self) -> None:
         """Start a new host manager, which reads its state from storage and the cluster."""
         self.core = SimulatedHostManager(self.storage, self.cluster, self.settings)
-        self.maintainer = SimulatedMaintainer(self.core, self.storage, self.clock)
+        self.maintenance = SimulatedMaintenance(self.core, self.storage, self.clock)
         hosts: Any = Through(self.core, self.launch)
         queue: Any = QueueOfAll(self.storage)
         self.placing = PlacementActivities(self.storage.pods, hosts, queue, FirstFitPlacer())
@@ -262,7 +262,7 @@ class JobLife:
         if not hosts:
             return ""
         host = self.random.choice(hosts)
-        self.maintainer.step(host)
+        self.maintenance.step(host)
         return host
 
     def wait(self) -> str:
@@ -279,13 +279,13 @@ class JobLife:
     def complete(self) -> str:
         down = self._list_maintained(is_down=True)[:1]
         if down:
-            self.maintainer.steer(down, MaintenanceAct.COMPLETE)
+            self.maintenance.steer(down, MaintenanceAct.COMPLETE)
         return " ".join(down)
 
     def cancel(self) -> str:
         others = self._list_maintained(is_down=False)[:1]
         if others:
-            self.maintainer.steer(others, MaintenanceAct.CANCEL)
+            self.maintenance.steer(others, MaintenanceAct.CANCEL)
         return " ".join(others)
 
     # What hosts do.

@@ -263,5 +263,5 @@ class ServiceLife(JobLife):
 
     def maintain(self) -> str:
         hosts = sorted({self.random.choice(HOSTS) for _ in range(self.random.choice([1, 2]))})
-        self.maintainer.request([MaintenanceRequest(Hostname(host), "10.0.0.1") for host in hosts])
+        self.maintenance.request([MaintenanceRequest(Hostname(host), "10.0.0.1") for host in hosts])
         return " ".join(hosts)

@@ -31,7 +31,7 @@ from services.hostmgr.client import HostManagerClient
 from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.image_prefetch import prefetcher
 from services.hostmgr.latency_reports import LatencyReports
-from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.maintenance import MaintenanceController
 from services.hostmgr.rebalancer import Rebalancer
 from services.hostmgr.servicer import serve as serve_hosts
 from services.hostmgr.views import ClusterViews
@@ -96,7 +96,7 @@ async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to an api, with a resource manager and a host manager behind it."""
     wakes, storage = HostsWake(), world.storage
     watch = DrainWatch(wakes, wakes)
-    maintainer = HostMaintainer(
+    maintenance = MaintenanceController(
         world.core,
         storage.maintenance,
         storage.host_pods,
@@ -120,7 +120,7 @@ async def channel(world: World) -> AsyncIterator[grpc.aio.Channel]:
     advisor = HostAdvisor(AdvisorSettings(), storage.jobs, LatencyReports(time.monotonic))
     views = ClusterViews("local", world.core, advisor, dict, storage.overview)
     hosts, hosts_port = serve_hosts(
-        world.core, maintainer, prefetcher(""), dict, "127.0.0.1:0", 600, rebalancer, advisor, views
+        world.core, maintenance, prefetcher(""), dict, "127.0.0.1:0", 600, rebalancer, advisor, views
     )
     to_hosts = grpc.insecure_channel(f"127.0.0.1:{hosts_port}")
     of_hosts = HostManagerClient(lambda: to_hosts)

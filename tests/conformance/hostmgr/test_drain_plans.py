@@ -25,7 +25,7 @@ def manager(url: str) -> Iterator[Manager]:
 def test_the_plan_of_a_drain(manager: Manager) -> None:
     """The plan counts pods by job and by the way they leave, and the pods that fit on no other host. The plan changes
     nothing."""
-    wait(lambda: manager.maintainer.host_count() == 3, "all hosts")
+    wait(lambda: manager.maintenance_controller.host_count() == 3, "all hosts")
     service = manager.job(3, 6.0, JobType.SERVICE)
     batch = manager.job(1, 3.0)
     manager.start(service)
@@ -51,7 +51,7 @@ def test_the_plan_of_a_drain(manager: Manager) -> None:
 def test_the_plan_asks_the_bound_on_skew(manager: Manager) -> None:
     """The pod of a drained host may not go to the host that has the other pod while a third, full host has none. A
     third host that is drained too does not count."""
-    wait(lambda: manager.maintainer.host_count() == 3, "all hosts")
+    wait(lambda: manager.maintenance_controller.host_count() == 3, "all hosts")
     service = manager.job(2, 1.0, JobType.SERVICE, spread=["hostname"])
     at = manager.start(service)
     batch = manager.job(1, 10.0)
@@ -69,7 +69,7 @@ def test_the_plan_asks_the_bound_on_skew(manager: Manager) -> None:
 
 def test_the_plan_of_hosts_that_are_not_there_is_refused(manager: Manager) -> None:
     """A plan for unknown hosts is refused, as their drain is."""
-    wait(lambda: manager.maintainer.host_count() == 3, "all hosts")
+    wait(lambda: manager.maintenance_controller.host_count() == 3, "all hosts")
 
     assert ("ABORTED", "host is not a Peloton agent: e9") == manager.refusal(
         manager.maintenance.Plan, pb.PlanRequest(hostnames=["e0", "e9"])

@@ -43,7 +43,7 @@ def step(manager: Manager, host: str) -> Step:
     row = manager.storage.maintenance.get(manager.cluster, host)
     due = next_step(row) if row is not None else Step.NONE
     if due in STEPS:
-        getattr(manager.maintainer, STEPS[due])(host)
+        getattr(manager.maintenance_controller, STEPS[due])(host)
     return due
 
 
@@ -111,7 +111,7 @@ def test_daemons_stay_on_a_host_that_moves(managers: tuple[Manager, Manager]) ->
 
     east.maintenance.Start(pb.StartRequest(hostnames=["e1"]))
     assert Step.DRAIN is step(east, "e1")
-    (going,) = east.maintainer.hosts()
+    (going,) = east.maintenance_controller.hosts()
     assert (1, 1) == (going.progress.pod_count, going.progress.leaving_count)
 
 

@@ -28,7 +28,7 @@ from services.hostmgr.drain_watch import DrainWatch
 from services.hostmgr.driver import ClusterDriver
 from services.hostmgr.host_pool_controller import HostPoolController
 from services.hostmgr.latency_reports import LatencyReports
-from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.maintenance import MaintenanceController
 from services.hostmgr.manager import HostManagerCore, HostManagerSettings
 from services.hostmgr.rebalancer import Rebalancer
 from services.hostmgr.servicer import serve
@@ -59,9 +59,11 @@ class Manager:
         wakes.hosts_changed = self.woken.extend
         watch = DrainWatch(wakes, wakes)
         records = (self.storage.maintenance, self.storage.host_pods, self.storage.disruptions, self.storage.host_pools)
-        self.maintainer = HostMaintainer(self.core, *records, wakes, wakes, watch, cluster=cluster, share=0.1)
+        self.maintenance_controller = MaintenanceController(
+            self.core, *records, wakes, wakes, watch, cluster=cluster, share=0.1
+        )
         self.core.start()
-        self.maintainer.start()
+        self.maintenance_controller.start()
         self.controller = self._controller() if is_on else None
         images: Any = None
         self.rebalancer = self._rebalancer(wakes)
@@ -69,7 +71,7 @@ class Manager:
         self.views = ClusterViews(cluster, self.core, self.advisor, dict, self.storage.overview)
         checks = self.rebalancer, self.advisor, self.views
         self._server, port = serve(
-            self.core, self.maintainer, images, dict, "127.0.0.1:0", 3_600, *checks, self.controller
+            self.core, self.maintenance_controller, images, dict, "127.0.0.1:0", 3_600, *checks, self.controller
         )
         if self.controller is not None:
             self.controller.start()
@@ -91,14 +93,14 @@ class Manager:
 
     def _controller(self) -> HostPoolController:
         records, pods = self.storage.host_pools, self.storage.host_pods
-        return HostPoolController(self.core, records, pods, self.maintainer, 3_600, period_s=0.02)
+        return HostPoolController(self.core, records, pods, self.maintenance_controller, 3_600, period_s=0.02)
 
     def close(self) -> None:
         self.channel.close()
         self._server.stop(0).wait()
         if self.controller is not None:
             self.controller.stop()
-        self.maintainer.stop()
+        self.maintenance_controller.stop()
         self.core.stop()
         self.storage.close()
 

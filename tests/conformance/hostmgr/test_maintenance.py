@@ -19,7 +19,7 @@ from peloton.model.maintenance import Blocker, HostMaintenance, MaintenanceAct, 
 from peloton.model.pod import PodState
 from services.hostmgr import maintenance
 from services.hostmgr.drain_watch import DrainWatch
-from services.hostmgr.maintenance import HostMaintainer
+from services.hostmgr.maintenance import MaintenanceController
 from services.hostmgr.mesos.operator import Operator
 from services.storage.storage import Storage
 from tests.conformance.hostmgr.conftest import Make
@@ -43,14 +43,14 @@ KILLED_BY_DRAIN = PodState.KILLING, PodState.KILLED
 
 
 class Controller:
-    """The maintainer of a world's leader, with its workflow executed by the test."""
+    """The maintenance of a world's leader, with its workflow executed by the test."""
 
     def __init__(self, world: World, wake_period_s: float = maintenance.WAKE_PERIOD_S) -> None:
         self.world, self.woken = world, HostWakes()
         wait(lambda: world.core.cache.host("h2"), "agents")
         watch = DrainWatch(world.wakes, self.woken)
         world.core._lifecycles = watch  # as the composition root does before the core starts
-        self.maintainer = HostMaintainer(
+        self.maintenance = MaintenanceController(
             world.core,
             world.storage.maintenance,
             world.storage.host_pods,
@@ -63,10 +63,10 @@ class Controller:
             share=0.4,
             wake_period_s=wake_period_s,
         )
-        self.maintainer.start()
+        self.maintenance.start()
 
     def start(self, *names: str) -> None:
-        self.maintainer.request([MaintenanceRequest(Hostname(name), "") for name in names])
+        self.maintenance.request([MaintenanceRequest(Hostname(name), "") for name in names])
 
     def state(self, name: str) -> HostState:
         host = self.world.storage.maintenance.get("local", name)
@@ -79,15 +79,15 @@ class Controller:
         return answer.state
 
     def drain(self, name: str) -> HostState:
-        return self.step(self.maintainer.drain, name)
+        return self.step(self.maintenance.drain, name)
 
     def take_down(self, name: str) -> None:
         wait(lambda: self.drain(name) is DRAINED, f"{name} drained")
-        assert self.step(self.maintainer.take_down, name) is DOWN
+        assert self.step(self.maintenance.take_down, name) is DOWN
 
     def bring_up(self, name: str, act: MaintenanceAct = MaintenanceAct.COMPLETE) -> None:
-        self.maintainer.steer([name], act)
-        assert self.step(self.maintainer.bring_up, name) is HostState.UP
+        self.maintenance.steer([name], act)
+        assert self.step(self.maintenance.bring_up, name) is HostState.UP
 
     def mesos(self, type_: str, **body: Any) -> Any:
         host, port = self.world.link.target
@@ -108,7 +108,7 @@ class Controller:
         return sorted(a["agent_info"]["hostname"] for a in found if a.get("active", True))
 
     def close(self) -> None:
-        self.maintainer.stop()
+        self.maintenance.stop()
 
 
 @contextmanager
@@ -131,8 +131,8 @@ def test_a_host_goes_and_comes_back(world: World) -> None:
         assert world.wakes.jobs[-1] == job
         wait(lambda: controller.schedule() == [[host]], "an announcement")
         controller.take_down(host)
-        controller.maintainer.take_down(host)
-        controller.maintainer.drain(host)
+        controller.maintenance.take_down(host)
+        controller.maintenance.drain(host)
 
         wait(lambda: host not in controller.agents() and not world.core.cache.host(host), "an agent less")
         assert [h.state for h in world.core.cache.hosts() if h.hostname == host] == [DOWN]
@@ -140,7 +140,7 @@ def test_a_host_goes_and_comes_back(world: World) -> None:
         world.admit(job)
         assert host not in [p.hostname for p in world.place(job).placements]
         controller.bring_up(host)
-        controller.maintainer.bring_up(host)
+        controller.maintenance.bring_up(host)
 
         wait(lambda: host in controller.agents(), "the agent back")
         assert controller.schedule() == []
@@ -196,10 +196,10 @@ def test_a_call_or_its_answer_is_lost(lost: str, how: str, world: World) -> None
 
         controller.start("h1")
         wait(lambda: controller.drain("h1") is DRAINED, "drained")
-        step(controller.maintainer.take_down)
+        step(controller.maintenance.take_down)
         assert controller.state("h1") is DOWN
-        controller.maintainer.steer(["h1"], MaintenanceAct.COMPLETE)
-        step(controller.maintainer.bring_up)
+        controller.maintenance.steer(["h1"], MaintenanceAct.COMPLETE)
+        step(controller.maintenance.bring_up)
 
         assert controller.state("h1") is HostState.UP
         assert not getattr(world.link, how)
@@ -233,7 +233,7 @@ def test_no_pod_is_launched_after_it_is_drained(world: World) -> None:
         committed.wait()
         controller.start(host)
         assert [controller.drain(host) for _ in range(3)] == [DRAINING] * 3
-        assert controller.maintainer.hosts()[0].progress.waiting_for == "launches under way to end"
+        assert controller.maintenance.hosts()[0].progress.waiting_for == "launches under way to end"
         go_on.set()
         launching.join()
         world.storage.host_pods.mark_launched = before  # type: ignore[method-assign]
@@ -293,13 +293,13 @@ def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
 
         here = on_host(world, job, host)
         assert controller.drain(host) is DRAINING
-        progress = controller.maintainer.hosts()[0].progress
+        progress = controller.maintenance.hosts()[0].progress
         assert (progress.pod_count, progress.leaving_count) == (4, 1)
         assert progress.waiting_for == "the end of 1 pod and the SLA of 1 job to let 3 pods go"
         assert [controller.drain(host) for _ in range(2)] == [DRAINING] * 2
         assert list_departures(world, job) == here[:1]
         reported = Blocker(job, 3, "1 of at most 1 instances are unavailable already")
-        assert controller.maintainer.hosts()[0].progress.blockers == (reported,)
+        assert controller.maintenance.hosts()[0].progress.blockers == (reported,)
         assert world.storage.disruptions.recent(job, 1)[0].granted is False
 
         come_back(world, job)
@@ -309,11 +309,11 @@ def test_pods_of_services_leave_as_their_sla_allows(world: World) -> None:
         )
         assert host in controller.woken.hosts
 
-        controller.maintainer.steer([host], MaintenanceAct.FORCE)
+        controller.maintenance.steer([host], MaintenanceAct.FORCE)
         wait(
             lambda: controller.drain(host) is DRAINING and len(list_departures(world, job)) == 3, "the rest told to go"
         )
-        assert controller.maintainer.hosts()[0].progress.blockers == ()
+        assert controller.maintenance.hosts()[0].progress.blockers == ()
         come_back(world, job)
         wait(lambda: controller.drain(host) is DRAINED, "drained")
         assert world.states(job) == {"RUNNING": 7}
