@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cpeloton/api/v0/peloton.proto\x12\x16peloton.api.v0.peloton\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n\x05JobID\x12\r\n\x05value\x18\x01 \x01(\t\"\x17\n\x06TaskID\x12\r\n\x05value\x18\x01 \x01(\t\"\x19\n\x08VolumeID\x12\r\n\x05value\x18\x01 \x01(\t\"\x1f\n\x0eResourcePoolID\x12\r\n\x05value\x18\x01 \x01(\t\"\x19\n\x08SecretID\x12\r\n\x05value\x18\x01 \x01(\t\"\x19\n\x08UpdateID\x12\r\n\x05value\x18\x01 \x01(\t\"\x1c\n\x0bHostOfferID\x12\r\n\x05value\x18\x01 \x01(\t\"\x1a\n\nOpaqueData\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\t\"U\n\tChangeLog\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x11\n\tcreatedAt\x18\x02 \x01(\x04\x12\x11\n\tupdatedAt\x18\x03 \x01(\x04\x12\x11\n\tupdatedBy\x18\x04 \x01(\t\"#\n\x05Label\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"]\n\tTimeRange\x12\'\n\x03min\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03max\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x90\x01\n\x06Secret\x12,\n\x02id\x18\x01 \x01(\x0b\x32 .peloton.api.v0.peloton.SecretID\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x33\n\x05value\x18\x03 \x01(\x0b\x32$.peloton.api.v0.peloton.Secret.Value\x1a\x15\n\x05Value\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cpeloton/api/v0/peloton.proto\x12\x16peloton.api.v0.peloton\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n\x05JobID\x12\r\n\x05value\x18\x01 \x01(\t\"\x17\n\x06TaskID\x12\r\n\x05value\x18\x01 \x01(\t\"\x19\n\x08VolumeID\x12\r\n\x05value\x18\x01 \x01(\t\"\x1f\n\x0eResourcePoolID\x12\r\n\x05value\x18\x01 \x01(\t\"\x19\n\x08SecretID\x12\r\n\x05value\x18\x01 \x01(\t\"\x19\n\x08UpdateID\x12\r\n\x05value\x18\x01 \x01(\t\"\x1c\n\x0bHostOfferID\x12\r\n\x05value\x18\x01 \x01(\t\"\x1a\n\nOpaqueData\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\t\"U\n\tChangeLog\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x11\n\tcreatedAt\x18\x02 \x01(\x04\x12\x11\n\tupdatedAt\x18\x03 \x01(\x04\x12\x11\n\tupdatedBy\x18\x04 \x01(\t\"#\n\x05Label\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"]\n\tTimeRange\x12\'\n\x03min\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03max\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x90\x01\n\x06Secret\x12,\n\x02id\x18\x01 \x01(\x0b\x32 .peloton.api.v0.peloton.SecretID\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x33\n\x05value\x18\x03 \x01(\x0b\x32$.peloton.api.v0.peloton.Secret.Value\x1a\x15\n\x05Value\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x42V\n\x16peloton.api.v0.pelotonB\x0cPelotonProtoP\x01Z,peloton.internal/go/api/v0/peloton;pelotonv0b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.peloton_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\026peloton.api.v0.pelotonB\014PelotonProtoP\001Z,peloton.internal/go/api/v0/peloton;pelotonv0'
   _globals['_JOBID']._serialized_start=89
   _globals['_JOBID']._serialized_end=111
   _globals['_TASKID']._serialized_start=113

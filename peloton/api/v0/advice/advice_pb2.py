@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/advice/advice.proto\x12\x15peloton.api.v0.advice\";\n\rAdviceRequest\x12*\n\x05marks\x18\x01 \x03(\x0e\x32\x1b.peloton.api.v0.advice.Mark\"w\n\x08HostMark\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12)\n\x04mark\x18\x02 \x01(\x0e\x32\x1b.peloton.api.v0.advice.Mark\x12\r\n\x05since\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07\x63luster\x18\x05 \x01(\t\"x\n\x0bServiceMark\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12)\n\x04mark\x18\x02 \x01(\x0e\x32\x1b.peloton.api.v0.advice.Mark\x12\r\n\x05since\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07\x63luster\x18\x05 \x01(\t\"\x8f\x01\n\x0e\x41\x64viceResponse\x12.\n\x05hosts\x18\x01 \x03(\x0b\x32\x1f.peloton.api.v0.advice.HostMark\x12\x34\n\x08services\x18\x02 \x03(\x0b\x32\".peloton.api.v0.advice.ServiceMark\x12\x17\n\x0fsilent_clusters\x18\x03 \x03(\t*G\n\x04Mark\x12\x10\n\x0cMARK_INVALID\x10\x00\x12\x0e\n\nMARK_GREEN\x10\x01\x12\x0f\n\x0bMARK_ORANGE\x10\x02\x12\x0c\n\x08MARK_RED\x10\x03\x32\x66\n\rAdviceService\x12U\n\x06\x41\x64vice\x12$.peloton.api.v0.advice.AdviceRequest\x1a%.peloton.api.v0.advice.AdviceResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/advice/advice.proto\x12\x15peloton.api.v0.advice\";\n\rAdviceRequest\x12*\n\x05marks\x18\x01 \x03(\x0e\x32\x1b.peloton.api.v0.advice.Mark\"w\n\x08HostMark\x12\x10\n\x08hostname\x18\x01 \x01(\t\x12)\n\x04mark\x18\x02 \x01(\x0e\x32\x1b.peloton.api.v0.advice.Mark\x12\r\n\x05since\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07\x63luster\x18\x05 \x01(\t\"x\n\x0bServiceMark\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12)\n\x04mark\x18\x02 \x01(\x0e\x32\x1b.peloton.api.v0.advice.Mark\x12\r\n\x05since\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07\x63luster\x18\x05 \x01(\t\"\x8f\x01\n\x0e\x41\x64viceResponse\x12.\n\x05hosts\x18\x01 \x03(\x0b\x32\x1f.peloton.api.v0.advice.HostMark\x12\x34\n\x08services\x18\x02 \x03(\x0b\x32\".peloton.api.v0.advice.ServiceMark\x12\x17\n\x0fsilent_clusters\x18\x03 \x03(\t*G\n\x04Mark\x12\x10\n\x0cMARK_INVALID\x10\x00\x12\x0e\n\nMARK_GREEN\x10\x01\x12\x0f\n\x0bMARK_ORANGE\x10\x02\x12\x0c\n\x08MARK_RED\x10\x03\x32\x66\n\rAdviceService\x12U\n\x06\x41\x64vice\x12$.peloton.api.v0.advice.AdviceRequest\x1a%.peloton.api.v0.advice.AdviceResponseBR\n\x15peloton.api.v0.adviceB\x0b\x41\x64viceProtoP\x01Z*peloton.internal/go/api/v0/advice;advicev0b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.advice.advice_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\025peloton.api.v0.adviceB\013AdviceProtoP\001Z*peloton.internal/go/api/v0/advice;advicev0'
   _globals['_MARK']._serialized_start=511
   _globals['_MARK']._serialized_end=582
   _globals['_ADVICEREQUEST']._serialized_start=61

@@ -27,13 +27,14 @@ from peloton.api.v0 import peloton_pb2 as peloton_dot_api_dot_v0_dot_peloton__pb
 from peloton.api.v0.task import task_pb2 as peloton_dot_api_dot_v0_dot_task_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1epeloton/api/v0/bulk/bulk.proto\x12\x13peloton.api.v0.bulk\x1a\x1cpeloton/api/v0/job/job.proto\x1a\x1cpeloton/api/v0/peloton.proto\x1a\x1epeloton/api/v0/task/task.proto\"\xb5\x01\n\x10\x43reateJobRequest\x12.\n\x05start\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.bulk.JobStartH\x00\x12\x39\n\tinstances\x18\x02 \x01(\x0b\x32$.peloton.api.v0.bulk.InstanceConfigsH\x00\x12-\n\x06\x63ommit\x18\x03 \x01(\x0b\x32\x1b.peloton.api.v0.bulk.CommitH\x00\x42\x07\n\x05piece\"d\n\x08JobStart\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12-\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x1d.peloton.api.v0.job.JobConfig\"R\n\x0fInstanceConfigs\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\x30\n\x07\x63onfigs\x18\x02 \x03(\x0b\x32\x1f.peloton.api.v0.task.TaskConfig\"\x1e\n\x06\x43ommit\x12\x14\n\x0c\x63onfig_count\x18\x01 \x01(\r2g\n\x0b\x42ulkService\x12X\n\tCreateJob\x12%.peloton.api.v0.bulk.CreateJobRequest\x1a\".peloton.api.v0.job.CreateResponse(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1epeloton/api/v0/bulk/bulk.proto\x12\x13peloton.api.v0.bulk\x1a\x1cpeloton/api/v0/job/job.proto\x1a\x1cpeloton/api/v0/peloton.proto\x1a\x1epeloton/api/v0/task/task.proto\"\xb5\x01\n\x10\x43reateJobRequest\x12.\n\x05start\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.bulk.JobStartH\x00\x12\x39\n\tinstances\x18\x02 \x01(\x0b\x32$.peloton.api.v0.bulk.InstanceConfigsH\x00\x12-\n\x06\x63ommit\x18\x03 \x01(\x0b\x32\x1b.peloton.api.v0.bulk.CommitH\x00\x42\x07\n\x05piece\"d\n\x08JobStart\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12-\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x1d.peloton.api.v0.job.JobConfig\"R\n\x0fInstanceConfigs\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\x30\n\x07\x63onfigs\x18\x02 \x03(\x0b\x32\x1f.peloton.api.v0.task.TaskConfig\"\x1e\n\x06\x43ommit\x12\x14\n\x0c\x63onfig_count\x18\x01 \x01(\r2g\n\x0b\x42ulkService\x12X\n\tCreateJob\x12%.peloton.api.v0.bulk.CreateJobRequest\x1a\".peloton.api.v0.job.CreateResponse(\x01\x42J\n\x13peloton.api.v0.bulkB\tBulkProtoP\x01Z&peloton.internal/go/api/v0/bulk;bulkv0b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.bulk.bulk_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\023peloton.api.v0.bulkB\tBulkProtoP\001Z&peloton.internal/go/api/v0/bulk;bulkv0'
   _globals['_CREATEJOBREQUEST']._serialized_start=148
   _globals['_CREATEJOBREQUEST']._serialized_end=329
   _globals['_JOBSTART']._serialized_start=331

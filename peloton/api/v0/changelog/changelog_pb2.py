@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(peloton/api/v0/changelog/changelog.proto\x12\x18peloton.api.v0.changelog\"U\n\tChangeLog\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x11\n\tcreatedAt\x18\x02 \x01(\x03\x12\x11\n\tupdatedAt\x18\x03 \x01(\x03\x12\x11\n\tupdatedBy\x18\x04 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(peloton/api/v0/changelog/changelog.proto\x12\x18peloton.api.v0.changelog\"U\n\tChangeLog\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x11\n\tcreatedAt\x18\x02 \x01(\x03\x12\x11\n\tupdatedAt\x18\x03 \x01(\x03\x12\x11\n\tupdatedBy\x18\x04 \x01(\tB^\n\x18peloton.api.v0.changelogB\x0e\x43hangelogProtoP\x01Z0peloton.internal/go/api/v0/changelog;changelogv0b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.changelog.changelog_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\030peloton.api.v0.changelogB\016ChangelogProtoP\001Z0peloton.internal/go/api/v0/changelog;changelogv0'
   _globals['_CHANGELOG']._serialized_start=70
   _globals['_CHANGELOG']._serialized_end=155
 # @@protoc_insertion_point(module_scope)

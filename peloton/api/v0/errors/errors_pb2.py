@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v0 import peloton_pb2 as peloton_dot_api_dot_v0_dot_peloton__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/errors/errors.proto\x12\x15peloton.api.v0.errors\x1a\x1cpeloton/api/v0/peloton.proto\"I\n\x0bJobNotFound\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0f\n\x07message\x18\x02 \x01(\t\"O\n\x11JobGetRuntimeFail\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x1f\n\x0cUnknownError\x12\x0f\n\x07message\x18\x01 \x01(\t\"\\\n\x0eInvalidRespool\x12\x39\n\trespoolID\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/errors/errors.proto\x12\x15peloton.api.v0.errors\x1a\x1cpeloton/api/v0/peloton.proto\"I\n\x0bJobNotFound\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0f\n\x07message\x18\x02 \x01(\t\"O\n\x11JobGetRuntimeFail\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0f\n\x07message\x18\x02 \x01(\t\"\x1f\n\x0cUnknownError\x12\x0f\n\x07message\x18\x01 \x01(\t\"\\\n\x0eInvalidRespool\x12\x39\n\trespoolID\x18\x01 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x0f\n\x07message\x18\x02 \x01(\tBR\n\x15peloton.api.v0.errorsB\x0b\x45rrorsProtoP\x01Z*peloton.internal/go/api/v0/errors;errorsv0b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.errors.errors_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\025peloton.api.v0.errorsB\013ErrorsProtoP\001Z*peloton.internal/go/api/v0/errors;errorsv0'
   _globals['_JOBNOTFOUND']._serialized_start=91
   _globals['_JOBNOTFOUND']._serialized_end=164
   _globals['_JOBGETRUNTIMEFAIL']._serialized_start=166

@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/host/internal.proto\x12\x1fpeloton.private.hostmgr.hostsvc\"\x19\n\x17\x44isableKillTasksRequest\"\x1a\n\x18\x44isableKillTasksResponse2\x9f\x01\n\x13InternalHostService\x12\x87\x01\n\x10\x44isableKillTasks\x12\x38.peloton.private.hostmgr.hostsvc.DisableKillTasksRequest\x1a\x39.peloton.private.hostmgr.hostsvc.DisableKillTasksResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/host/internal.proto\x12\x1fpeloton.private.hostmgr.hostsvc\"\x19\n\x17\x44isableKillTasksRequest\"\x1a\n\x18\x44isableKillTasksResponse2\x9f\x01\n\x13InternalHostService\x12\x87\x01\n\x10\x44isableKillTasks\x12\x38.peloton.private.hostmgr.hostsvc.DisableKillTasksRequest\x1a\x39.peloton.private.hostmgr.hostsvc.DisableKillTasksResponseBO\n\x13peloton.api.hostsvcB\rInternalProtoP\x01Z\'peloton.internal/go/api/hostsvc;hostsvcb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.host.internal_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\023peloton.api.hostsvcB\rInternalProtoP\001Z\'peloton.internal/go/api/hostsvc;hostsvc'
   _globals['_DISABLEKILLTASKSREQUEST']._serialized_start=71
   _globals['_DISABLEKILLTASKSREQUEST']._serialized_end=96
   _globals['_DISABLEKILLTASKSRESPONSE']._serialized_start=98

@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/v0/query/query.proto\x12\x14peloton.api.v0.query\"\x1d\n\x0cPropertyPath\x12\r\n\x05value\x18\x01 \x01(\t\"\x9c\x01\n\x07OrderBy\x12\x32\n\x05order\x18\x01 \x01(\x0e\x32#.peloton.api.v0.query.OrderBy.Order\x12\x34\n\x08property\x18\x02 \x01(\x0b\x32\".peloton.api.v0.query.PropertyPath\"\'\n\x05Order\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x07\n\x03\x41SC\x10\x01\x12\x08\n\x04\x44\x45SC\x10\x02\"q\n\x0ePaginationSpec\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\r\n\x05limit\x18\x03 \x01(\r\x12.\n\x07orderBy\x18\x04 \x03(\x0b\x32\x1d.peloton.api.v0.query.OrderBy\x12\x10\n\x08maxLimit\x18\x05 \x01(\r\"G\n\nPagination\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\r\n\x05limit\x18\x02 \x01(\r\x12\r\n\x05total\x18\x03 \x01(\r\x12\x0b\n\x03\x63ut\x18\x64 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/v0/query/query.proto\x12\x14peloton.api.v0.query\"\x1d\n\x0cPropertyPath\x12\r\n\x05value\x18\x01 \x01(\t\"\x9c\x01\n\x07OrderBy\x12\x32\n\x05order\x18\x01 \x01(\x0e\x32#.peloton.api.v0.query.OrderBy.Order\x12\x34\n\x08property\x18\x02 \x01(\x0b\x32\".peloton.api.v0.query.PropertyPath\"\'\n\x05Order\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x07\n\x03\x41SC\x10\x01\x12\x08\n\x04\x44\x45SC\x10\x02\"q\n\x0ePaginationSpec\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\r\n\x05limit\x18\x03 \x01(\r\x12.\n\x07orderBy\x18\x04 \x03(\x0b\x32\x1d.peloton.api.v0.query.OrderBy\x12\x10\n\x08maxLimit\x18\x05 \x01(\r\"G\n\nPagination\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\r\n\x05limit\x18\x02 \x01(\r\x12\r\n\x05total\x18\x03 \x01(\r\x12\x0b\n\x03\x63ut\x18\x64 \x01(\x08\x42N\n\x14peloton.api.v0.queryB\nQueryProtoP\x01Z(peloton.internal/go/api/v0/query;queryv0b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.query.query_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\024peloton.api.v0.queryB\nQueryProtoP\001Z(peloton.internal/go/api/v0/query;queryv0'
   _globals['_PROPERTYPATH']._serialized_start=58
   _globals['_PROPERTYPATH']._serialized_end=87
   _globals['_ORDERBY']._serialized_start=90

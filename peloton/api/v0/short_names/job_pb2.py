@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v0.job import job_pb2 as peloton_dot_api_dot_v0_dot_job_dot_job__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$peloton/api/v0/short_names/job.proto\x12\x0fpeloton.api.job\x1a\x1cpeloton/api/v0/job/job.proto2\x93\x07\n\nJobManager\x12O\n\x06\x43reate\x12!.peloton.api.v0.job.CreateRequest\x1a\".peloton.api.v0.job.CreateResponse\x12\x46\n\x03Get\x12\x1e.peloton.api.v0.job.GetRequest\x1a\x1f.peloton.api.v0.job.GetResponse\x12L\n\x05Query\x12 .peloton.api.v0.job.QueryRequest\x1a!.peloton.api.v0.job.QueryResponse\x12O\n\x06\x44\x65lete\x12!.peloton.api.v0.job.DeleteRequest\x1a\".peloton.api.v0.job.DeleteResponse\x12O\n\x06Update\x12!.peloton.api.v0.job.UpdateRequest\x1a\".peloton.api.v0.job.UpdateResponse\x12R\n\x07Restart\x12\".peloton.api.v0.job.RestartRequest\x1a#.peloton.api.v0.job.RestartResponse\x12L\n\x05Start\x12 .peloton.api.v0.job.StartRequest\x1a!.peloton.api.v0.job.StartResponse\x12I\n\x04Stop\x12\x1f.peloton.api.v0.job.StopRequest\x1a .peloton.api.v0.job.StopResponse\x12R\n\x07Refresh\x12\".peloton.api.v0.job.RefreshRequest\x1a#.peloton.api.v0.job.RefreshResponse\x12U\n\x08GetCache\x12#.peloton.api.v0.job.GetCacheRequest\x1a$.peloton.api.v0.job.GetCacheResponse\x12\x64\n\rGetActiveJobs\x12(.peloton.api.v0.job.GetActiveJobsRequest\x1a).peloton.api.v0.job.GetActiveJobsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$peloton/api/v0/short_names/job.proto\x12\x0fpeloton.api.job\x1a\x1cpeloton/api/v0/job/job.proto2\x93\x07\n\nJobManager\x12O\n\x06\x43reate\x12!.peloton.api.v0.job.CreateRequest\x1a\".peloton.api.v0.job.CreateResponse\x12\x46\n\x03Get\x12\x1e.peloton.api.v0.job.GetRequest\x1a\x1f.peloton.api.v0.job.GetResponse\x12L\n\x05Query\x12 .peloton.api.v0.job.QueryRequest\x1a!.peloton.api.v0.job.QueryResponse\x12O\n\x06\x44\x65lete\x12!.peloton.api.v0.job.DeleteRequest\x1a\".peloton.api.v0.job.DeleteResponse\x12O\n\x06Update\x12!.peloton.api.v0.job.UpdateRequest\x1a\".peloton.api.v0.job.UpdateResponse\x12R\n\x07Restart\x12\".peloton.api.v0.job.RestartRequest\x1a#.peloton.api.v0.job.RestartResponse\x12L\n\x05Start\x12 .peloton.api.v0.job.StartRequest\x1a!.peloton.api.v0.job.StartResponse\x12I\n\x04Stop\x12\x1f.peloton.api.v0.job.StopRequest\x1a .peloton.api.v0.job.StopResponse\x12R\n\x07Refresh\x12\".peloton.api.v0.job.RefreshRequest\x1a#.peloton.api.v0.job.RefreshResponse\x12U\n\x08GetCache\x12#.peloton.api.v0.job.GetCacheRequest\x1a$.peloton.api.v0.job.GetCacheResponse\x12\x64\n\rGetActiveJobs\x12(.peloton.api.v0.job.GetActiveJobsRequest\x1a).peloton.api.v0.job.GetActiveJobsResponseB>\n\x0fpeloton.api.jobB\x08JobProtoP\x01Z\x1fpeloton.internal/go/api/job;jobb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.short_names.job_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\017peloton.api.jobB\010JobProtoP\001Z\037peloton.internal/go/api/job;job'
   _globals['_JOBMANAGER']._serialized_start=88
   _globals['_JOBMANAGER']._serialized_end=1003
 # @@protoc_insertion_point(module_scope)

@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v0 import peloton_pb2 as peloton_dot_api_dot_v0_dot_peloton__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/volume/volume.proto\x12\x15peloton.api.v0.volume\x1a\x1cpeloton/api/v0/peloton.proto\"\xa9\x03\n\x14PersistentVolumeInfo\x12,\n\x02id\x18\x01 \x01(\x0b\x32 .peloton.api.v0.peloton.VolumeID\x12,\n\x05jobId\x18\x02 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x12\n\ninstanceId\x18\x03 \x01(\r\x12\x10\n\x08hostname\x18\x04 \x01(\t\x12\x31\n\x05state\x18\x05 \x01(\x0e\x32\".peloton.api.v0.volume.VolumeState\x12\x35\n\tgoalState\x18\x06 \x01(\x0e\x32\".peloton.api.v0.volume.VolumeState\x12\x0e\n\x06sizeMB\x18\x07 \x01(\r\x12\x15\n\rcontainerPath\x18\x08 \x01(\t\x12\x12\n\ncreateTime\x18\t \x01(\t\x12\x12\n\nupdateTime\x18\n \x01(\t\x12\x0f\n\x07\x63luster\x18\x64 \x01(\t\x12\x0f\n\x07message\x18\x65 \x01(\t\x12\x0f\n\x07podName\x18\x66 \x01(\t\x12\x10\n\x08podState\x18g \x01(\t\x12\x11\n\trespoolID\x18h \x01(\t*O\n\x0bVolumeState\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x0f\n\x0bINITIALIZED\x10\x01\x12\x0b\n\x07\x43REATED\x10\x02\x12\x0b\n\x07\x44\x45LETED\x10\x03\x12\x08\n\x04LOST\x10\x64\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/volume/volume.proto\x12\x15peloton.api.v0.volume\x1a\x1cpeloton/api/v0/peloton.proto\"\xa9\x03\n\x14PersistentVolumeInfo\x12,\n\x02id\x18\x01 \x01(\x0b\x32 .peloton.api.v0.peloton.VolumeID\x12,\n\x05jobId\x18\x02 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x12\n\ninstanceId\x18\x03 \x01(\r\x12\x10\n\x08hostname\x18\x04 \x01(\t\x12\x31\n\x05state\x18\x05 \x01(\x0e\x32\".peloton.api.v0.volume.VolumeState\x12\x35\n\tgoalState\x18\x06 \x01(\x0e\x32\".peloton.api.v0.volume.VolumeState\x12\x0e\n\x06sizeMB\x18\x07 \x01(\r\x12\x15\n\rcontainerPath\x18\x08 \x01(\t\x12\x12\n\ncreateTime\x18\t \x01(\t\x12\x12\n\nupdateTime\x18\n \x01(\t\x12\x0f\n\x07\x63luster\x18\x64 \x01(\t\x12\x0f\n\x07message\x18\x65 \x01(\t\x12\x0f\n\x07podName\x18\x66 \x01(\t\x12\x10\n\x08podState\x18g \x01(\t\x12\x11\n\trespoolID\x18h \x01(\t*O\n\x0bVolumeState\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x0f\n\x0bINITIALIZED\x10\x01\x12\x0b\n\x07\x43REATED\x10\x02\x12\x0b\n\x07\x44\x45LETED\x10\x03\x12\x08\n\x04LOST\x10\x64\x42R\n\x15peloton.api.v0.volumeB\x0bVolumeProtoP\x01Z*peloton.internal/go/api/v0/volume;volumev0b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.volume.volume_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\025peloton.api.v0.volumeB\013VolumeProtoP\001Z*peloton.internal/go/api/v0/volume;volumev0'
   _globals['_VOLUMESTATE']._serialized_start=519
   _globals['_VOLUMESTATE']._serialized_end=598
   _globals['_PERSISTENTVOLUMEINFO']._serialized_start=92

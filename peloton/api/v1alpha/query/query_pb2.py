@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%peloton/api/v1alpha/query/query.proto\x12\x19peloton.api.v1alpha.query\"\x1d\n\x0cPropertyPath\x12\r\n\x05value\x18\x01 \x01(\t\"\xc1\x01\n\x07OrderBy\x12\x37\n\x05order\x18\x01 \x01(\x0e\x32(.peloton.api.v1alpha.query.OrderBy.Order\x12\x39\n\x08property\x18\x02 \x01(\x0b\x32\'.peloton.api.v1alpha.query.PropertyPath\"B\n\x05Order\x12\x14\n\x10ORDER_BY_INVALID\x10\x00\x12\x10\n\x0cORDER_BY_ASC\x10\x01\x12\x11\n\rORDER_BY_DESC\x10\x02\"x\n\x0ePaginationSpec\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\r\n\x05limit\x18\x02 \x01(\r\x12\x34\n\x08order_by\x18\x03 \x03(\x0b\x32\".peloton.api.v1alpha.query.OrderBy\x12\x11\n\tmax_limit\x18\x04 \x01(\r\"G\n\nPagination\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\r\n\x05limit\x18\x02 \x01(\r\x12\r\n\x05total\x18\x03 \x01(\r\x12\x0b\n\x03\x63ut\x18\x64 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%peloton/api/v1alpha/query/query.proto\x12\x19peloton.api.v1alpha.query\"\x1d\n\x0cPropertyPath\x12\r\n\x05value\x18\x01 \x01(\t\"\xc1\x01\n\x07OrderBy\x12\x37\n\x05order\x18\x01 \x01(\x0e\x32(.peloton.api.v1alpha.query.OrderBy.Order\x12\x39\n\x08property\x18\x02 \x01(\x0b\x32\'.peloton.api.v1alpha.query.PropertyPath\"B\n\x05Order\x12\x14\n\x10ORDER_BY_INVALID\x10\x00\x12\x10\n\x0cORDER_BY_ASC\x10\x01\x12\x11\n\rORDER_BY_DESC\x10\x02\"x\n\x0ePaginationSpec\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\r\n\x05limit\x18\x02 \x01(\r\x12\x34\n\x08order_by\x18\x03 \x03(\x0b\x32\".peloton.api.v1alpha.query.OrderBy\x12\x11\n\tmax_limit\x18\x04 \x01(\r\"G\n\nPagination\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\r\n\x05limit\x18\x02 \x01(\r\x12\r\n\x05total\x18\x03 \x01(\r\x12\x0b\n\x03\x63ut\x18\x64 \x01(\x08\x42]\n\x19peloton.api.v1alpha.queryB\nQueryProtoP\x01Z2peloton.internal/go/api/v1alpha/query;queryv1alphab\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v1alpha.query.query_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\031peloton.api.v1alpha.queryB\nQueryProtoP\001Z2peloton.internal/go/api/v1alpha/query;queryv1alpha'
   _globals['_PROPERTYPATH']._serialized_start=68
   _globals['_PROPERTYPATH']._serialized_end=97
   _globals['_ORDERBY']._serialized_start=100

@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v1alpha import peloton_pb2 as peloton_dot_api_dot_v1alpha_dot_peloton__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%peloton/api/v1alpha/watch/watch.proto\x12\x19peloton.api.v1alpha.watch\x1a!peloton/api/v1alpha/peloton.proto\"}\n\x12StatelessJobFilter\x12\x33\n\x07job_ids\x18\x01 \x03(\x0b\x32\".peloton.api.v1alpha.peloton.JobID\x12\x32\n\x06labels\x18\x02 \x03(\x0b\x32\".peloton.api.v1alpha.peloton.Label\"\xac\x01\n\tPodFilter\x12\x32\n\x06job_id\x18\x01 \x01(\x0b\x32\".peloton.api.v1alpha.peloton.JobID\x12\x37\n\tpod_names\x18\x02 \x03(\x0b\x32$.peloton.api.v1alpha.peloton.PodName\x12\x32\n\x06labels\x18\x03 \x03(\x0b\x32\".peloton.api.v1alpha.peloton.Labelb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%peloton/api/v1alpha/watch/watch.proto\x12\x19peloton.api.v1alpha.watch\x1a!peloton/api/v1alpha/peloton.proto\"}\n\x12StatelessJobFilter\x12\x33\n\x07job_ids\x18\x01 \x03(\x0b\x32\".peloton.api.v1alpha.peloton.JobID\x12\x32\n\x06labels\x18\x02 \x03(\x0b\x32\".peloton.api.v1alpha.peloton.Label\"\xac\x01\n\tPodFilter\x12\x32\n\x06job_id\x18\x01 \x01(\x0b\x32\".peloton.api.v1alpha.peloton.JobID\x12\x37\n\tpod_names\x18\x02 \x03(\x0b\x32$.peloton.api.v1alpha.peloton.PodName\x12\x32\n\x06labels\x18\x03 \x03(\x0b\x32\".peloton.api.v1alpha.peloton.LabelB]\n\x19peloton.api.v1alpha.watchB\nWatchProtoP\x01Z2peloton.internal/go/api/v1alpha/watch;watchv1alphab\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v1alpha.watch.watch_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\031peloton.api.v1alpha.watchB\nWatchProtoP\001Z2peloton.internal/go/api/v1alpha/watch;watchv1alpha'
   _globals['_STATELESSJOBFILTER']._serialized_start=103
   _globals['_STATELESSJOBFILTER']._serialized_end=228
   _globals['_PODFILTER']._serialized_start=231

@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from peloton.api.v0.respool import respool_pb2 as peloton_dot_api_dot_v0_dot_respool_dot_respool__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,peloton/api/v0/respool/svc/respool_svc.proto\x12\x1apeloton.api.v0.respool.svc\x1a$peloton/api/v0/respool/respool.proto2\xd9\x04\n\x0fResourceManager\x12\x63\n\x12\x43reateResourcePool\x12%.peloton.api.v0.respool.CreateRequest\x1a&.peloton.api.v0.respool.CreateResponse\x12Z\n\x0fGetResourcePool\x12\".peloton.api.v0.respool.GetRequest\x1a#.peloton.api.v0.respool.GetResponse\x12\x63\n\x12\x44\x65leteResourcePool\x12%.peloton.api.v0.respool.DeleteRequest\x1a&.peloton.api.v0.respool.DeleteResponse\x12\x63\n\x12UpdateResourcePool\x12%.peloton.api.v0.respool.UpdateRequest\x1a&.peloton.api.v0.respool.UpdateResponse\x12\x65\n\x14LookupResourcePoolID\x12%.peloton.api.v0.respool.LookupRequest\x1a&.peloton.api.v0.respool.LookupResponse\x12T\n\x05Query\x12$.peloton.api.v0.respool.QueryRequest\x1a%.peloton.api.v0.respool.QueryResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,peloton/api/v0/respool/svc/respool_svc.proto\x12\x1apeloton.api.v0.respool.svc\x1a$peloton/api/v0/respool/respool.proto2\xd9\x04\n\x0fResourceManager\x12\x63\n\x12\x43reateResourcePool\x12%.peloton.api.v0.respool.CreateRequest\x1a&.peloton.api.v0.respool.CreateResponse\x12Z\n\x0fGetResourcePool\x12\".peloton.api.v0.respool.GetRequest\x1a#.peloton.api.v0.respool.GetResponse\x12\x63\n\x12\x44\x65leteResourcePool\x12%.peloton.api.v0.respool.DeleteRequest\x1a&.peloton.api.v0.respool.DeleteResponse\x12\x63\n\x12UpdateResourcePool\x12%.peloton.api.v0.respool.UpdateRequest\x1a&.peloton.api.v0.respool.UpdateResponse\x12\x65\n\x14LookupResourcePoolID\x12%.peloton.api.v0.respool.LookupRequest\x1a&.peloton.api.v0.respool.LookupResponse\x12T\n\x05Query\x12$.peloton.api.v0.respool.QueryRequest\x1a%.peloton.api.v0.respool.QueryResponseBd\n\x1apeloton.api.v0.respool.svcB\x0fRespoolSvcProtoP\x01Z3peloton.internal/go/api/v0/respool/svc;respoolsvcv0b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'peloton.api.v0.respool.svc.respool_svc_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\032peloton.api.v0.respool.svcB\017RespoolSvcProtoP\001Z3peloton.internal/go/api/v0/respool/svc;respoolsvcv0'
   _globals['_RESOURCEMANAGER']._serialized_start=115
   _globals['_RESOURCEMANAGER']._serialized_end=716
 # @@protoc_insertion_point(module_scope)
