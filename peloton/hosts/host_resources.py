@@ -72,7 +72,7 @@ class HostResources:
 
     def without(self, held: Resources, pod_count: int) -> HostResources:
         """Return the host with its free resources and pod slots reduced by these amounts."""
-        if not pod_count:
+        if not pod_count and held == NOTHING:  # amounts without a slot are reserved where no slot is left
             return self
         return replace(self, free=self.free.without(held), pod_slots=max(self.pod_slots - pod_count, 0))
 

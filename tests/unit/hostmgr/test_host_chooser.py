@@ -207,6 +207,7 @@ def scan_pool(pool: HostCache, wanted: PodShape, count: int) -> tuple[set[str], 
 @given(st.lists(FREE_RESOURCES_OF_HOSTS, max_size=8), st.lists(ACTS, max_size=12), SHAPES, st.integers(1, 12))
 @example([], [("hold", Hostname("h0")), ("room", free_part("h0", cpus=0.5, number=1))], shape(1), 1)
 @example([], [("return", "h0")] * 3, shape(0.5), 1)
+@example([], [("room", free_part("h2", cpus=0.5, slots=0)), ("reserve", "h2")], shape(0.5), 1)
 @example([free_part(name, number=n) for name, n in H0_TWICE], [], shape(0.5, port_count=6, constraint=ALONE), 3)
 def test_a_lease_takes_what_a_scan_of_all_hosts_takes(
     free_resources: list[FreeResources], acts: list[tuple[str, Any]], wanted: PodShape, count: int
