@@ -21,5 +21,6 @@ OTHER_VARIABLES = {
 """The variables that are no settings of roles: commands and pods read them."""
 OTHER_PREFIXES = {
     f"{PREFIX}TEST_": "tests, see CONTRIBUTING.md",
+    f"{PREFIX}GANG_": "pods of gangs: ranks and peers, see [discovery](frameworks/discovery.md); Peloton sets them",
     f"{PREFIX}BENCH_": "benchmarks, see [benchmarks](benchmarks.md)",
 }
