@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 from cli.terminal import echo
 
 if TYPE_CHECKING:
-    from peloton.client import BusyRetry, Client
+    from peloton.client import Client, RetryPolicy
 
 DEFAULT_ADDRESS = "localhost:5397"
 FOR_PROGRAMS = ("json", "yaml", "name")
@@ -57,19 +56,19 @@ class Settings:
     def client(self) -> Client:
         """Return the client, opened at its first use; ``close`` closes it."""
         if self.open_client is None:
-            from peloton.client import BusyRetry
+            from peloton.client import RetryPolicy
 
-            self.open_client = self.connect(BusyRetry(time.sleep, self._say_busy, time.monotonic, self.patience))
+            self.open_client = self.connect(RetryPolicy(self.patience, away_s=0, say=self._say_busy))
         return self.open_client
 
-    def connect(self, busy_retry: BusyRetry | None = None) -> Client:
-        """Return a client that the caller closes. Without ``busy_retry`` it raises the errors of a busy server."""
+    def connect(self, retry: RetryPolicy | None = None) -> Client:
+        """Return a client that the caller closes. Without ``retry`` it raises each error at once."""
         from peloton import client
 
         given = {client.JOBMGR: self.jobmgr, client.RESMGR: self.resmgr, client.HOSTMGR: self.hostmgr}
         overrides = {service: without_scheme(address) for service, address in given.items() if address}
         address = without_scheme(self.address)
-        return client.Client(address, timeout_s=self.timeout, overrides=overrides, busy_retry=busy_retry)
+        return client.Client(address, timeout_s=self.timeout, overrides=overrides, retry=retry or client.NO_RETRIES)
 
     def _say_busy(self, refusal: str) -> None:
         """Print once that the API is busy, however often it refuses."""

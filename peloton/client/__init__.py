@@ -4,18 +4,16 @@ with Client("localhost:5397") as client:
     job_id = client.jobs.Create(request).jobId
 """
 
-from peloton.client.blocking import (
+from peloton.client.asynchronous import AsyncClient
+from peloton.client.blocking import Client
+from peloton.client.repeats import NO_RETRIES, RetryPolicy, retry_after_s
+from peloton.client.services import (
     CHANNEL_OPTIONS,
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
     HOSTMGR,
     JOBMGR,
     RESMGR,
-    BusyRetry,
-    CallDefaults,
-    Client,
-    Stub,
-    retry_after_s,
     target,
 )
 
@@ -25,11 +23,11 @@ __all__ = [
     "DEFAULT_TIMEOUT_S",
     "HOSTMGR",
     "JOBMGR",
+    "NO_RETRIES",
     "RESMGR",
-    "BusyRetry",
-    "CallDefaults",
+    "AsyncClient",
     "Client",
-    "Stub",
+    "RetryPolicy",
     "retry_after_s",
     "target",
 ]

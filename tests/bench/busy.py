@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from peloton.api.convert import JOB_STATE_NUMBERS, POD_STATE_NUMBERS
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.client import Client
+from peloton.client import NO_RETRIES, Client
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.storage.engine import Database
@@ -87,7 +87,7 @@ class Busy:
 
     def _keep_on(self) -> None:
         first, due_s = 0, time.monotonic()
-        with Client(self._addresses, timeout_s=CALL_TIMEOUT_S) as client:
+        with Client(self._addresses, timeout_s=CALL_TIMEOUT_S, retry=NO_RETRIES) as client:
             while not self._over.wait(max(due_s - time.monotonic(), 0)):
                 client.tasks.Restart(self._next(first))
                 answer: Any = client.jobs.Create(job_pb2.CreateRequest(config=self._short))

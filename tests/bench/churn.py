@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATE_NUMBERS
 from peloton.api.v0.job.job_pb2 import CreateRequest
-from peloton.client import Client
+from peloton.client import NO_RETRIES, Client
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.lab.local.cluster import LocalSettings
@@ -110,7 +110,7 @@ def share(rising: Sequence[float], part: float) -> float:
 def submit(address: str, config: Any, due_s: Sequence[float]) -> list[Submitted]:
     """Submit jobs by one client, one after the other, none before it is due."""
     made = []
-    with Client(address, timeout_s=TIMEOUT_S) as client:
+    with Client(address, timeout_s=TIMEOUT_S, retry=NO_RETRIES) as client:
         for one_s in due_s:
             time.sleep(max(one_s - time.monotonic(), 0))
             at_ns, asked_s = time.time_ns(), time.monotonic()

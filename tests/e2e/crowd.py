@@ -12,7 +12,7 @@ import grpc
 from google.protobuf.json_format import ParseDict
 
 from peloton.api.v0.job import job_pb2
-from peloton.client import Client, retry_after_s
+from peloton.client import NO_RETRIES, Client, retry_after_s
 from tests.e2e.local import shell
 
 CLIENTS = 8
@@ -52,7 +52,7 @@ class Crowd:
             thread.join()
 
     def _submit(self) -> None:
-        with Client(self._address) as client:
+        with Client(self._address, retry=NO_RETRIES) as client:
             while not self.ended.is_set():
                 self._submit_one(client, str(uuid.uuid4()))
 
@@ -101,7 +101,7 @@ class Crowd:
 
     def _read(self) -> None:
         """Reads are answered all the time."""
-        with Client(self._address) as client:
+        with Client(self._address, retry=NO_RETRIES) as client:
             while not self.ended.wait(POLL_S):
                 for job_id in self.acknowledged[-1:]:
                     asked_s = time.monotonic()

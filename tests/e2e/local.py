@@ -25,7 +25,7 @@ from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.peloton_pb2 import Secret
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.client import Client
+from peloton.client import NO_RETRIES, Client
 from peloton.model.pod import TERMINAL
 from services.lab.local.cluster import LocalCluster, LocalSettings
 from services.lab.local.control import ControlServer, call
@@ -99,7 +99,7 @@ class Cluster:
             self._end()
             print("\n".join(self.log[-200:]))
             raise
-        self.client = Client(self.local.addresses)
+        self.client = Client(self.local.addresses, retry=NO_RETRIES)
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -14,7 +14,7 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
-from peloton.client import Client
+from peloton.client import NO_RETRIES, Client
 from tests.e2e.local import TIMEOUT_S, Cluster, job_config, shell, temporary
 from tests.e2e.service import Service
 
@@ -30,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def clients(cluster: Cluster) -> list[Client]:
     """One for each API."""
-    return [Client(address) for address in cluster.local.addresses.split(",")]
+    return [Client(address, retry=NO_RETRIES) for address in cluster.local.addresses.split(",")]
 
 
 def test_the_parts_have_names_and_ports_of_their_own(cluster: Cluster) -> None:

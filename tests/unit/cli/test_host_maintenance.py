@@ -20,7 +20,7 @@ from cli.watching import WatchPace
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
-from peloton.client import Client
+from peloton.client import NO_RETRIES, Client
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
 
@@ -193,7 +193,7 @@ class Waits:
 
 def run_watch(api: FakeApi, *hosts: str, terminal: bool = False) -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=200, color_system=None)
-    with Client(api.address) as client:
+    with Client(api.address, retry=NO_RETRIES) as client:
         watch_drains(client, hosts, console, Waits().pace)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

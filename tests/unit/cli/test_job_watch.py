@@ -15,7 +15,7 @@ from cli.watching import WatchPace
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
-from peloton.client import Client
+from peloton.client import NO_RETRIES, Client
 from peloton.model.job import JobState
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
@@ -63,7 +63,7 @@ class Waits:
 
 def watch(api: FakeApi, waits: Waits, terminal: bool = False) -> tuple[JobState, str]:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=160, color_system=None)
-    with Client(api.address) as client:
+    with Client(api.address, retry=NO_RETRIES) as client:
         state = watch_job(client, JOB, console, waits.pace)
     assert isinstance(console.file, io.StringIO)
     return state, console.file.getvalue()

@@ -17,7 +17,7 @@ from cli.watching import WatchPace
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
-from peloton.client import Client
+from peloton.client import NO_RETRIES, Client
 from peloton.model.job import JobState
 from peloton.model.update import UPDATE_TERMINAL, UpdateState
 from tests.unit.cli.conftest import Run
@@ -174,7 +174,7 @@ class Waits:
 
 def watch(api: FakeApi, terminal: bool = False) -> tuple[Rollout, str]:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=140, color_system=None)
-    with Client(api.address) as client:
+    with Client(api.address, retry=NO_RETRIES) as client:
         seen = watch_rollout(client, JOB, UpdateFollower(), console, pace=Waits().pace)
     assert isinstance(console.file, io.StringIO)
     return seen, console.file.getvalue()

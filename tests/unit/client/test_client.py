@@ -11,7 +11,7 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
-from peloton.client import HOSTMGR, JOBMGR, BusyRetry, Client, target
+from peloton.client import HOSTMGR, JOBMGR, NO_RETRIES, Client, RetryPolicy, target
 from peloton.errors import InvalidArgument
 from tests.late_server import late_server
 from tests.unit.cli.fake_api import FakeApi
@@ -81,7 +81,7 @@ class Waits:
         """Store ``call_s``, the duration of each call in seconds."""
         self.slept_s: list[float] = []
         self.reported: list[str] = []
-        self.busy_retry = BusyRetry(self.slept_s.append, self.reported.append, self.clock, seconds)
+        self.retry = RetryPolicy(seconds, away_s=0, say=self.reported.append, clock=self.clock)
         self.call_s = call_s
 
     def clock(self) -> float:
@@ -92,7 +92,7 @@ def test_a_busy_server_is_asked_again(api: FakeApi) -> None:
     """The client retries after the delay that the server names, as long as the retry timeout permits."""
     api.answers["jobs.GetActiveJobs"] = [BUSY, BUSY, job_pb2.GetActiveJobsResponse()]
     waits = Waits(seconds=5)
-    with Client(api.address, busy_retry=waits.busy_retry) as client:
+    with Client(api.address, retry=waits.retry, sleep=waits.slept_s.append) as client:
         client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
 
     assert ([2.5, 2.5], [BUSY[1], BUSY[1]]) == (waits.slept_s, waits.reported)
@@ -102,7 +102,7 @@ def test_calls_that_take_their_time_count(api: FakeApi) -> None:
     """The duration of slow calls counts towards the retry timeout."""
     api.answers["jobs.GetActiveJobs"] = [BUSY]
     waits = Waits(seconds=9.9, call_s=5)
-    with Client(api.address, busy_retry=waits.busy_retry) as client, pytest.raises(grpc.RpcError):
+    with Client(api.address, retry=waits.retry, sleep=waits.slept_s.append) as client, pytest.raises(grpc.RpcError):
         client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
 
     assert [2.5] == waits.slept_s
@@ -122,8 +122,8 @@ def test_other_refusals_are_raised(api: FakeApi, answer: Any, seconds: float | N
     """The client raises the refusal after the timeout, without a timeout, and for codes that a retry cannot help."""
     api.answers["jobs.GetActiveJobs"] = [answer]
     waits = Waits(seconds or 0)
-    busy_retry = waits.busy_retry if seconds else None
-    with Client(api.address, busy_retry=busy_retry) as client, pytest.raises(grpc.RpcError) as caught:
+    retry = waits.retry if seconds else NO_RETRIES
+    with Client(api.address, retry=retry, sleep=waits.slept_s.append) as client, pytest.raises(grpc.RpcError) as caught:
         client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())
 
     assert isinstance(caught.value, grpc.Call)
