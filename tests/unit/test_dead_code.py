@@ -42,6 +42,7 @@ BY_OTHERS = {
     "tests": "settings_of shares_capacity",
     "enum": "_missing_ _value_",
     "mkdocs": "on_page_markdown",
+    "integrations": "stop_all alive_count",
     "public API": "PLACING PLACED LAUNCHING",
 }
 """Names that are used where no name is written: by libraries, and by tests that read internals."""
