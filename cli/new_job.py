@@ -21,7 +21,6 @@ from cli.params import together
 from cli.refusals import raise_if_refused
 from cli.settings import Settings
 from cli.terminal import echo
-from cli.watching import AWAY_CODES
 from cli.wire import v0, v1
 from peloton.api.error_details import reason_of
 from peloton.api.limits import was_never_sent
@@ -134,8 +133,10 @@ def may_have_happened(error: Exception) -> bool:
     """Report whether the API may have carried out the call that failed."""
     if not is_rpc_error(error):
         return False
+    from peloton.client import is_away
+
     is_refused = reason_of(error) == Reason.LOCKED_DOWN
-    return error.code().name in AWAY_CODES and not was_never_sent(error) and not is_refused
+    return is_away(error) and not was_never_sent(error) and not is_refused
 
 
 def print_created(

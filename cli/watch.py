@@ -5,29 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
 from cli.command import INTERRUPTED, Group
-from cli.errors import Failed
 from cli.names import JOB, pod_name
 from cli.output import as_json_line, print_outcome
 from cli.params import LABEL, Label
 from cli.settings import Settings, pass_settings
 from cli.stateless.rollout import count_states, job_state_name, of_update
 from cli.terminal import echo
-from cli.watching import AWAY_CODES, WatchPace
+from cli.watching import WatchPace
 from cli.wire import v1
-from peloton.api.error_details import reason_of
-from peloton.errors import Reason
-
-if TYPE_CHECKING:
-    import grpc
 
 CANCEL_TIMEOUT_S = 2.0
-OVERFLOW = (Reason.WATCH_OVERFLOW, "")
-"""Reasons of ABORTED for which a watch resumes; servers up to 0.1 give none."""
 labels_option = click.option("--labels", "labels", type=LABEL, multiple=True,
                              help="All of these labels, as KEY:VALUE. Repeatable.")  # fmt: skip
 
@@ -117,41 +108,11 @@ class Changes:
 
     def messages(self) -> Iterator[v1.watch_svc.WatchResponse]:
         """Yield messages until an error: any error of the first attempt, later one that waiting cannot help."""
-        import grpc
-
-        wait_s, away_since, reason = self.pace.interval_s, None, ""
-        while True:
-            try:
-                for message in self.settings.client.watches.Watch(self.request):
-                    if reason:
-                        self.say(self.describe_resumption(message))
-                    wait_s, away_since, reason = self.pace.interval_s, None, ""
-                    self.note(message)
-                    yield message
-                raise Failed("the API ended the watch without a reason")
-            except grpc.RpcError as error:
-                if not self.watch_id or not may_resume(error):
-                    raise
-                now = self.pace.clock()
-                away_since = now if away_since is None else away_since
-                if now - away_since > self.pace.away_s_max:
-                    raise
-                if not reason:
-                    reason = f"{error.details()} ({error.code().name})"
-                    self.say(f"the watch was cut off: {reason}; resuming after revision {self.request.start_revision}")
-            self.pace.sleep(wait_s)
-            wait_s = min(2 * wait_s, self.pace.retry_s_max)
-
-    def note(self, message: v1.watch_svc.WatchResponse) -> None:
-        if message.watch_id:
-            self.watch_id = message.watch_id
-            self.say(f"watch {message.watch_id}")
-        self.request.start_revision = max(self.request.start_revision, message.revision)
-
-    def describe_resumption(self, message: v1.watch_svc.WatchResponse) -> str:
-        if not self.request.start_revision:  # an API that does not count, like the original's
-            return "the watch resumes; changes in between are not known"
-        return "the watch resumes where it was"
+        for message in self.settings.client.watch(self.request, self.pace.policy(self.say)):
+            if message.watch_id:
+                self.watch_id = message.watch_id
+                self.say(f"watch {message.watch_id}")
+            yield message
 
     def cancel(self) -> None:
         """Cancel the watch at once; without this the API would detect the closed connection later."""
@@ -164,11 +125,6 @@ class Changes:
             self.settings.client.watches.Cancel(request, timeout=CANCEL_TIMEOUT_S)
         except grpc.RpcError:
             return  # closing the connection ends it too
-
-
-def may_resume(error: grpc.RpcError) -> bool:
-    code = error.code().name
-    return code in AWAY_CODES or (code == "ABORTED" and reason_of(error) in OVERFLOW)
 
 
 def change_lines(message: v1.watch_svc.WatchResponse) -> Iterator[str]:

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     import grpc
     from rich.console import Console, RenderableType
 
-    from peloton.client import Client
-
-AWAY_CODES = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
+    from peloton.client import Client, RetryPolicy
 
 T = TypeVar("T")
 
@@ -32,6 +30,19 @@ class WatchPace:
     away_s_max: float = 120.0
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+
+    def policy(self, say: Callable[[str], None] = lambda text: None) -> RetryPolicy:
+        """Return the bounds of an outage for the client: one person watches, so that waits need no jitter."""
+        from peloton.client import RetryPolicy
+
+        return RetryPolicy(
+            away_s=self.away_s_max,
+            first_wait_s=self.interval_s,
+            wait_s_max=self.retry_s_max,
+            say=say,
+            clock=self.clock,
+            chance=lambda: 0.0,
+        )
 
 
 @dataclass
@@ -47,34 +58,36 @@ class Retrier:
         """Call until the API answers. Raises Failed for an error that waiting cannot help, and after a long outage."""
         import grpc
 
-        wait_s = self.pace.interval_s
-        away_since: float | None = None
+        from peloton.client import Outage, is_away
+
+        outage = Outage(self.pace.policy())
         while True:
+            is_first = outage.since_s is None
             try:
                 answer = call()
             except grpc.RpcError as error:
-                now = self.pace.clock()
-                away_since = now if away_since is None else away_since
-                self.refuse_to_wait(error, now - away_since)
-                if now == away_since:
-                    kind = self.subject.partition(" ")[0]
-                    say(f"{self.client.last_address} does not answer; the {kind} continues, retrying ...")
+                if not is_away(error):
+                    raise Failed(f"cannot watch {self.subject}: {error.details()} ({error.code().name})") from error
+                wait_s = outage.next_wait_s()
+                if wait_s is None:
+                    raise self.give_up(error, outage.seconds) from error
+                if is_first:
+                    say(f"{self.client.last_address} does not answer; the {self.kind} continues, retrying ...")
             else:
-                if away_since is not None:
+                if not is_first:
                     say(f"{self.client.last_address} answers again")
                 return answer
             self.pace.sleep(wait_s)
-            wait_s = min(2 * wait_s, self.pace.retry_s_max)
 
-    def refuse_to_wait(self, error: grpc.RpcError, away_s: float) -> None:
-        code = error.code().name
-        if code not in AWAY_CODES:
-            raise Failed(f"cannot watch {self.subject}: {error.details()} ({code})")
-        if away_s > self.pace.away_s_max:
-            raise Failed(
-                f"{self.client.last_address} has not answered for {away_s:.0f} s ({code}): gave up watching; "
-                f"the {self.subject.partition(' ')[0]} is not affected, see `{self.later}` later"
-            )
+    @property
+    def kind(self) -> str:
+        return self.subject.partition(" ")[0]
+
+    def give_up(self, error: grpc.RpcError, away_s: float) -> Failed:
+        return Failed(
+            f"{self.client.last_address} has not answered for {away_s:.0f} s ({error.code().name}): gave up watching; "
+            f"the {self.kind} is not affected, see `{self.later}` later"
+        )
 
 
 def progress_console(is_for_programs: bool) -> Console:

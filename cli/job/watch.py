@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cli.errors import Failed
@@ -14,36 +13,24 @@ from cli.output import STATE_STYLES
 from cli.times import seconds_between
 from cli.watching import Retrier, WatchPace, display_on, print_line
 from cli.wire import v0
-from peloton.model.job import JOB_TERMINAL, JobState
-from peloton.model.pod import TERMINAL, PodState
+from peloton.errors import NotFound
+from peloton.model.job import JobState
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from peloton.client import Client
+    from peloton.client.operations import Progress
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The last read state of a job. ``counts`` are tasks by state, without zeros, in the order of a task's life."""
+def text_of(progress: Progress) -> str:
+    counts = "  ".join(f"{state} {count}" for state, count in progress.counts.items())
+    return f"{progress.state} {progress.ended_count}/{progress.total_count}" + (f"  {counts}" if counts else "")
 
-    state: JobState = JobState.UNKNOWN
-    total_count: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def ended_count(self) -> int:
-        return sum(count for state, count in self.counts.items() if state in TERMINAL)
-
-    @property
-    def text(self) -> str:
-        counts = "  ".join(f"{state} {count}" for state, count in self.counts.items())
-        return f"{self.state} {self.ended_count}/{self.total_count}" + (f"  {counts}" if counts else "")
-
-    @property
-    def as_json(self) -> str:
-        counts = {"total": self.total_count, "ended": self.ended_count, "tasks": self.counts}
-        return json.dumps({"state": str(self.state), **counts})
+def json_of(progress: Progress) -> str:
+    counts = {"total": progress.total_count, "ended": progress.ended_count, "tasks": progress.counts}
+    return json.dumps({"state": str(progress.state), **counts})
 
 
 def watch_job(
@@ -60,14 +47,14 @@ def watch_job(
     with display_on(
         console,
         is_json,
-        json_of=lambda progress: progress.as_json,
-        lines_of=lambda progress: {job_id: [progress.text]},
+        json_of=json_of,
+        lines_of=lambda progress: {job_id: [text_of(progress)]},
         live=lambda: progress_bar(console, job_id),
     ) as display:
         while True:
             progress = retrier.ask(display.say, lambda: read_progress(client, job_id))
             display.show(progress)
-            if progress.state in JOB_TERMINAL:
+            if progress.has_ended:
                 break
             pace.sleep(pace.interval_s)
         job = retrier.ask(display.say, lambda: read_job_or_summary(client, job_id))
@@ -77,17 +64,10 @@ def watch_job(
 
 
 def read_progress(client: Client, job_id: str) -> Progress:
-    """Read the progress by the short form of the job if the API has it, otherwise by the long one."""
-    import grpc
-
     try:
-        cache = client.jobs.GetCache(v0.job.GetCacheRequest(id=v0.peloton.JobID(value=job_id)))
-    except grpc.RpcError as error:
-        if error.code() not in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED):
-            raise
-        job = read_job_or_summary(client, job_id)
-        return progress_of(job.config, job.runtime)
-    return progress_of(cache.config, cache.runtime)
+        return client.progress(job_id)
+    except NotFound as error:
+        raise Failed(f"Unable to get job {job_id}: {error.metadata['problem']}".rstrip(": ")) from error
 
 
 def read_job_or_summary(client: Client, job_id: str) -> v0.job.JobInfo:
@@ -96,12 +76,6 @@ def read_job_or_summary(client: Client, job_id: str) -> v0.job.JobInfo:
         problem = response.error.notFound.message or response.error.getRuntimeFail.message
         raise Failed(f"Unable to get job {job_id}: {problem}".rstrip(": "))
     return response.jobInfo
-
-
-def progress_of(config: v0.job.JobConfig, runtime: v0.job.RuntimeInfo) -> Progress:
-    stats = runtime.taskStats
-    known = {str(state): stats[state] for state in PodState if stats.get(state)}
-    return Progress(JobState(v0.job.JobState.Name(runtime.state)), config.instanceCount, known)
 
 
 def summary_lines(job: v0.job.JobInfo, progress: Progress) -> list[str]:

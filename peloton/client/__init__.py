@@ -6,7 +6,7 @@ with Client("localhost:5397") as client:
 
 from peloton.client.asynchronous import AsyncClient
 from peloton.client.blocking import Client
-from peloton.client.repeats import NO_RETRIES, RetryPolicy, retry_after_s
+from peloton.client.repeats import NO_RETRIES, WATCH_POLICY, Outage, RetryPolicy, is_away, retry_after_s
 from peloton.client.services import (
     CHANNEL_OPTIONS,
     DEFAULT_ADDRESS,
@@ -25,9 +25,12 @@ __all__ = [
     "JOBMGR",
     "NO_RETRIES",
     "RESMGR",
+    "WATCH_POLICY",
     "AsyncClient",
     "Client",
+    "Outage",
     "RetryPolicy",
+    "is_away",
     "retry_after_s",
     "target",
 ]

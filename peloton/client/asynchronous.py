@@ -9,16 +9,28 @@ It belongs to the event loop in which its first call is made.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 import grpc.aio
 
-from peloton.client.repeats import Repeats, RetryPolicy, is_safe
+from peloton.client.repeats import WATCH_POLICY, Repeats, RetryPolicy, is_safe
 from peloton.client.services import CHANNEL_OPTIONS, DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Services, headers, target
+from peloton.errors import Unavailable
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSummary, UpdateSpec, WorkflowStatus
+    from peloton.api.v1alpha.pod.pod_pb2 import PodSummary
+    from peloton.api.v1alpha.watch.svc.watch_svc_pb2 import WatchRequest, WatchResponse
+    from peloton.client.operations import JobLike, Progress
+    from peloton.client.steps import Step, Steps
+    from peloton.client.watching import Changes, Resumption, Selection
+
+T = TypeVar("T")
 
 
 class AsyncClient(Services):
@@ -65,6 +77,134 @@ class AsyncClient(Services):
                 interceptors=[UnaryCalls(defaults), Watches(defaults), StreamedRequests(defaults)],
             )
         return self._channels[service, streams_end]
+
+    # -- operations
+
+    async def submit(self, pool: str, config: JobLike, *, job_id: str = "") -> str:
+        """Do the same as ``Client.submit``."""
+        from peloton.client import operations
+
+        return await self.run(operations.submit(pool, config, job_id))
+
+    async def progress(self, job_id: str) -> Progress:
+        """Do the same as ``Client.progress``."""
+        from peloton.client import operations
+
+        return await self.run(operations.read_progress(job_id))
+
+    async def wait(self, job_id: str, timeout_s: float | None = None, policy: RetryPolicy = WATCH_POLICY) -> Progress:
+        """Do the same as ``Client.wait``."""
+        from peloton.client import operations
+
+        return await self.run(operations.wait(job_id, timeout_s, policy))
+
+    async def logs(self, job_id: str, instance: int = 0, file: str = "stdout", run_id: str = "") -> str:
+        """Do the same as ``Client.logs``."""
+        from peloton.client import operations
+
+        return await self.run(operations.read_log(job_id, instance, file, run_id))
+
+    async def stop(self, job_id: str, instances: Sequence[int] = ()) -> None:
+        """Do the same as ``Client.stop``."""
+        from peloton.client import operations
+
+        await self.run(operations.stop(job_id, instances))
+
+    async def scale(self, job_id: str, instance_count: int, update: UpdateSpec | None = None) -> str:
+        """Do the same as ``Client.scale``."""
+        from peloton.client import operations
+
+        return await self.run(operations.scale(job_id, instance_count, update))
+
+    async def wait_for_update(
+        self, job_id: str, update_key: str, timeout_s: float | None = None, policy: RetryPolicy = WATCH_POLICY
+    ) -> WorkflowStatus:
+        """Do the same as ``Client.wait_for_update``."""
+        from peloton.client import operations
+
+        return await self.run(operations.wait_for_update(job_id, update_key, timeout_s, policy))
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Do the steps of an operation and return its result."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = await self._do(step)
+                except (grpc.RpcError, OSError) as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    async def _do(self, step: Step) -> Any:
+        from peloton.client.steps import Call, Sleep, fetch
+
+        if isinstance(step, Call):
+            answer = getattr(getattr(self, step.service), step.method)(step.request)
+            return [each async for each in answer] if step.is_stream else await answer
+        return await (self.sleep(step.seconds) if isinstance(step, Sleep) else asyncio.to_thread(fetch, step))
+
+    # -- watches
+
+    def watch(self, request: WatchRequest, policy: RetryPolicy = WATCH_POLICY) -> AsyncGenerator[WatchResponse, None]:
+        """Do the same as ``Client.watch``."""
+        from peloton.client.watching import Resumption
+
+        return self._resume(Resumption(request, self.retry, policy))
+
+    def watch_pods(
+        self, job_id: str, *, since: int = 0, policy: RetryPolicy = WATCH_POLICY
+    ) -> AsyncGenerator[Changes[PodSummary], None]:
+        """Do the same as ``Client.watch_pods``."""
+        from peloton.client.watching import PodSelection
+
+        return self._watch_changes(PodSelection(job_id), since, policy)
+
+    def watch_jobs(
+        self,
+        job_ids: Sequence[str] = (),
+        *,
+        labels: Mapping[str, str] | None = None,
+        since: int = 0,
+        policy: RetryPolicy = WATCH_POLICY,
+    ) -> AsyncGenerator[Changes[JobSummary], None]:
+        """Do the same as ``Client.watch_jobs``."""
+        from peloton.client.watching import JobSelection
+
+        return self._watch_changes(JobSelection(job_ids, labels or {}), since, policy)
+
+    async def _watch_changes(
+        self, selection: Selection, since: int, policy: RetryPolicy
+    ) -> AsyncGenerator[Changes[Any], None]:
+        from peloton.client.steps import list_all
+        from peloton.client.watching import Resumption, changes_of
+
+        watch = Resumption(selection.request(since), self.retry, policy, lists=True)
+        async with aclosing(self._resume(watch)) as messages:
+            async for message in messages:
+                listed = None
+                if watch.must_list:
+                    listed = await self.run(list_all(policy, selection.listing))
+                for changes in changes_of(watch, selection, message, listed):
+                    yield changes
+
+    async def _resume(self, watch: Resumption) -> AsyncGenerator[WatchResponse, None]:
+        while True:
+            stream = self.watches.Watch(watch.request)
+            try:
+                async for message in stream:
+                    if watch.note(message):
+                        yield message
+                raise Unavailable("the API ended the watch without a reason")
+            except grpc.RpcError as error:
+                wait_s = watch.next_wait_s(error)
+                if wait_s is None:
+                    raise
+            finally:
+                stream.cancel()
+            await self.sleep(wait_s)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from peloton.api.limits import RETRY_AFTER, was_never_sent
 
 BUSY_S = 60.0
 AWAY_S = 60.0
+WATCH_AWAY_S = 120.0
 FIRST_WAIT_S = 0.25
 WAIT_S_MAX = 5.0
 
@@ -40,8 +41,8 @@ class RetryPolicy:
 
     ``busy_s`` bounds the time from the first refusal of a busy server, which says itself how long to wait; ``away_s``
     the time for which no server answers. Waits for the latter double from ``first_wait_s`` to ``wait_s_max``, and a
-    random part of up to a half is taken off, so that clients do not come back all at once. ``say`` is called with the
-    text of each error before a wait.
+    random part of up to a half is taken off, so that clients do not come back all at once. ``say`` is called with a
+    text before a wait.
     """
 
     busy_s: float = BUSY_S
@@ -52,11 +53,35 @@ class RetryPolicy:
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     chance: Callable[[], float] = field(default=random.random, repr=False)
 
-    def add_jitter(self, wait_s: float) -> float:
-        return wait_s * (1 - self.chance() / 2)
-
 
 NO_RETRIES = RetryPolicy(busy_s=0, away_s=0)
+WATCH_POLICY = RetryPolicy(away_s=WATCH_AWAY_S, first_wait_s=0.5)
+"""Bounds of an outage in watches and waits."""
+
+
+@dataclass
+class Outage:
+    """A time without answers: how long it has lasted, and how long to wait next."""
+
+    policy: RetryPolicy
+    since_s: float | None = None
+    wait_s: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self.since_s is None else self.policy.clock() - self.since_s
+
+    def next_wait_s(self) -> float | None:
+        """Return the seconds until the next attempt; None: the outage has lasted too long."""
+        if self.since_s is None:
+            self.since_s = self.policy.clock()
+        if not self.policy.away_s or self.seconds > self.policy.away_s:
+            return None
+        self.wait_s = min(2 * self.wait_s, self.policy.wait_s_max) if self.wait_s else self.policy.first_wait_s
+        return self.wait_s * (1 - self.policy.chance() / 2)
+
+    def end(self) -> None:
+        self.since_s, self.wait_s = None, 0.0
 
 
 @dataclass
@@ -66,35 +91,31 @@ class Repeats:
     policy: RetryPolicy
     is_safe: bool
     busy_since_s: float | None = None
-    away_since_s: float | None = None
-    wait_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.outage = Outage(self.policy)
 
     def next_wait_s(self, error: Any) -> float | None:
         """Return the seconds to wait before the call is repeated; None: raise its error."""
-        if (busy_wait_s := retry_after_s(error)) is not None:
-            return self._wait_while_busy(error, busy_wait_s)
-        if error.code() is grpc.StatusCode.UNAVAILABLE and (self.is_safe or was_never_sent(error)):
-            return self._wait_while_away(error)
-        return None
+        if (wait_s := retry_after_s(error)) is not None:
+            wait_s = self._wait_while_busy(wait_s)
+        elif error.code() is grpc.StatusCode.UNAVAILABLE and (self.is_safe or was_never_sent(error)):
+            wait_s = self.outage.next_wait_s()
+        if wait_s is not None:
+            self.policy.say(error.details() or "")
+        return wait_s
 
-    def _wait_while_busy(self, error: Any, wait_s: float) -> float | None:
+    def _wait_while_busy(self, wait_s: float) -> float | None:
+        self.outage.end()
         now_s = self.policy.clock()
-        self.away_since_s, self.wait_s = None, 0.0
         self.busy_since_s = now_s if self.busy_since_s is None else self.busy_since_s
-        if not self.policy.busy_s or now_s + wait_s > self.busy_since_s + self.policy.busy_s:
-            return None
-        self.policy.say(error.details() or "")
-        return wait_s
+        is_over = not self.policy.busy_s or now_s + wait_s > self.busy_since_s + self.policy.busy_s
+        return None if is_over else wait_s
 
-    def _wait_while_away(self, error: Any) -> float | None:
-        now_s = self.policy.clock()
-        self.away_since_s = now_s if self.away_since_s is None else self.away_since_s
-        self.wait_s = min(2 * self.wait_s, self.policy.wait_s_max) if self.wait_s else self.policy.first_wait_s
-        wait_s = self.policy.add_jitter(self.wait_s)
-        if not self.policy.away_s or now_s + wait_s > self.away_since_s + self.policy.away_s:
-            return None
-        self.policy.say(error.details() or "")
-        return wait_s
+
+def is_away(error: Any) -> bool:
+    """Return whether the error says that no server has answered, or none in time."""
+    return error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def retry_after_s(error: Any) -> float | None:

@@ -43,6 +43,7 @@ BY_OTHERS = {
     "enum": "_missing_ _value_",
     "mkdocs": "on_page_markdown",
     "integrations": "stop_all alive_count",
+    "programs of users, docs/client.md": "watch_pods watch_jobs has_succeeded",
     "public API": "PLACING PLACED LAUNCHING",
 }
 """Names that are used where no name is written: by libraries, and by tests that read internals."""

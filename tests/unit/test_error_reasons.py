@@ -13,10 +13,10 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from cli.watch import may_resume
 from peloton.api import error_details
 from peloton.api.error_details import Details, details_of, encode, reason_of
 from peloton.api.limits import is_connection_failure, was_never_sent
+from peloton.client.watching import is_overflow
 from peloton.errors import (
     ERRORS,
     METADATA_CHARS_MAX,
@@ -247,7 +247,7 @@ def test_only_the_library_means_a_missing_connection() -> None:
 )
 def test_the_code_decides_for_an_error_without_a_reason(details: Details | None, resumes: bool) -> None:
     """An older server gives no reason: a client resumes a watch that was ABORTED. It does not for another reason."""
-    assert may_resume(cast(Any, Call("event overflow", details, grpc.StatusCode.ABORTED))) is resumes
+    assert is_overflow(cast(Any, Call("event overflow", details, grpc.StatusCode.ABORTED))) is resumes
 
 
 async def test_json_over_http_shows_the_details() -> None:

@@ -13,6 +13,7 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
+from peloton.client import NO_RETRIES, Client
 from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi, because
@@ -111,8 +112,9 @@ def run_watch(api: FakeApi) -> tuple[list[int], list[str], list[float]]:
     """Return the revisions, the messages and the pauses in seconds until an error ends the watch."""
     said: list[str] = []
     slept: list[float] = []
-    pace = WatchPace(sleep=slept.append, clock=lambda: sum(slept))
-    settings = Settings(address=api.address)
+    pace = WatchPace(clock=lambda: sum(slept))
+    client = Client(api.address, retry=NO_RETRIES, sleep=slept.append)
+    settings = Settings(address=api.address, open_client=client)
     stream = Changes(settings, svc.WatchRequest(), pace, said.append)
     seen: list[svc.WatchResponse] = []
     try:

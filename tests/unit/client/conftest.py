@@ -1,5 +1,5 @@
 """The client against a fake API."""
 
-from tests.unit.cli.conftest import api
+from tests.unit.cli.conftest import agent, api
 
-__all__ = ["api"]
+__all__ = ["agent", "api"]

@@ -129,13 +129,13 @@ async def test_what_was_not_done_is_repeated(api: FakeApi, kind: type[Any], refu
 
 @both
 async def test_patience_ends(api: FakeApi, kind: type[Any]) -> None:
-    """The error is raised when the next wait would end after the bound."""
+    """The error is raised when the outage has lasted longer than the bound."""
     method, _, call, _ = CALLS["a read"]
     waits = Waits(away_s=10, wait_s_max=4)
     api.answers[method] = [AWAY]
 
     assert grpc.StatusCode.UNAVAILABLE == await call_by(kind, api, waits, call)
-    assert [0.1875, 0.375, 0.75, 1.5, 3.0, 3.0] == waits.slept_s
+    assert [0.1875, 0.375, 0.75, 1.5, 3.0, 3.0, 3.0] == waits.slept_s
 
 
 @both
