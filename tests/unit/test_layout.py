@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -85,6 +86,7 @@ def test_ctrl_c_ends_a_process_that_uses_the_driver() -> None:
     assert "KeyboardInterrupt" in done.stderr
 
 
+@cache
 def modules_loaded_by(statement: str) -> set[str]:
     names = run(f"{statement}\nimport sys; print(sorted({{name.partition('.')[0] for name in sys.modules}}))")
     return set(ast.literal_eval(names))

@@ -12,6 +12,7 @@ from services.aurorabridge.method import Refusal
 from services.aurorabridge.thrift import api
 from services.storage.storage import Storage
 from tests.conformance.storage.services import turn
+from tests.nightly import nightly
 from tests.unit.api_service.aurora import INVALID, Bridge, Died, Make, finish, jobs_named, other_request, updates
 from tests.unit.aurorabridge.scenario import KEY, task_config, update_request
 
@@ -87,7 +88,7 @@ async def test_the_id_of_aurora_s_client_is_recognised_always(bridge: Bridge, st
     assert len(updates(storage)) == 1
 
 
-@pytest.mark.parametrize(("jobs", "when"), [(30, "before"), (200, "after")])
+@pytest.mark.parametrize(("jobs", "when"), [(30, "before"), (30, "after"), nightly(200, "after")])
 async def test_a_bridge_that_dies_amid_many_starts_loses_none(
     make_bridge: Make, storage: Storage, jobs: int, when: str
 ) -> None:

@@ -14,8 +14,9 @@ from cli.task.exec import Session
 from peloton.api.agent_sessions import AgentSession
 from peloton.api.mesos_access import OPEN
 from peloton.errors import NotFound, Unavailable
+from services.lab.mesos.agents import sessions as agent_sessions
 from services.lab.mesos.agents.containers import ProcessRuntime
-from services.lab.mesos.agents.sessions import SESSIONS_MAX, STATUSES_MAX
+from services.lab.mesos.agents.sessions import STATUSES_MAX
 from services.lab.mesos.http.recordio import RecordError, Records
 from services.lab.mesos.server import Minicluster
 from services.lab.shared.http.cross_site import Guard
@@ -137,8 +138,9 @@ async def test_a_session_ends_with_its_connection(start: Start) -> None:
     await until(cluster, live=0)
 
 
-async def test_sessions_that_cannot_begin(start: Start) -> None:
+async def test_sessions_that_cannot_begin(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent gives the reason: no such container, no such program, too many at once."""
+    monkeypatch.setattr(agent_sessions, "SESSIONS_MAX", 2)
     _, _, address, container_id = await running(start)
 
     async def refusal(parent_id: str, *argv: str) -> str:
@@ -150,8 +152,8 @@ async def test_sessions_that_cannot_begin(start: Start) -> None:
     assert expected == await refusal("none", "true")
     assert (await refusal(container_id, "/no/such")).startswith("HTTP 400 Failed to execute command: ")
     one = Session(*address, container_id, ["sleep", "600"])
-    sessions = [await asyncio.to_thread(one.open) for _ in range(SESSIONS_MAX)]
-    expected = f"HTTP 400 {SESSIONS_MAX} sessions are open on this agent, the most that it takes"
+    sessions = [await asyncio.to_thread(one.open) for _ in range(2)]
+    expected = "HTTP 400 2 sessions are open on this agent, the most that it takes"
     assert expected == await refusal(container_id, "true")
     for session in sessions:
         session.close()
