@@ -7,7 +7,6 @@ import http.client
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -18,9 +17,8 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from peloton.model.ids import job_workflow_id
-from services.lab.local.temporal_server import starts_workflows, temporal_binary
-from tests.e2e.local import TIMEOUT_S, Cluster, shell, temporary
-from tests.ports import free_ports
+from tests.e2e.local import Cluster, shell, temporary
+from tests.temporal_server import temporal_server
 from workflows.attributes import SEARCH_ATTRIBUTES
 
 pytestmark = pytest.mark.xdist_group("up")
@@ -41,20 +39,8 @@ def master(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def temporal() -> Iterator[str]:
     """Yield the address of the user's Temporal server, which has a namespace for the test."""
-    port, ui_port = free_ports(2)
-    command = [temporal_binary(), "server", "start-dev", "--ip", "127.0.0.1", "--log-level", "error"]
-    command += ["--headless", "--namespace", "ours", "--port", str(port), "--ui-port", str(ui_port)]
-    command += [f"--search-attribute={attribute.name}=Keyword" for attribute in SEARCH_ATTRIBUTES]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
-        try:
-            address = f"127.0.0.1:{port}"
-            deadline_s = time.monotonic() + TIMEOUT_S
-            while not starts_workflows(address):
-                assert time.monotonic() < deadline_s, "Temporal does not come up"
-                time.sleep(0.1)
-            yield address
-        finally:
-            server.terminate()
+    with temporal_server(["--namespace", "ours"], [attribute.name for attribute in SEARCH_ATTRIBUTES]) as address:
+        yield address
 
 
 def ask(master: str, type_: str) -> Any:

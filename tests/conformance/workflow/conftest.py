@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from temporalio.client import Client
-from temporalio.testing import WorkflowEnvironment
 
 from services.lab.local.temporal_server import DYNAMIC_CONFIG
-from tests.workflow.server import STARTUP_TIMEOUT, TEMPORAL
+from tests.temporal_server import temporal_server
 from workflows.attributes import SEARCH_ATTRIBUTES
 
 WATCHED, RESTARTED, *VERSIONED = NAMESPACES = ["watched", "restarted", *(f"versioned-{number}" for number in range(6))]
@@ -32,17 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def temporal_address() -> Iterator[str]:
     config = [word for value in DYNAMIC_CONFIG for word in ("--dynamic-config-value", value)]
     namespaces = [word for name in NAMESPACES for word in ("--namespace", name)]
-    environment = asyncio.run(
-        WorkflowEnvironment.start_local(
-            dev_server_existing_path=str(TEMPORAL),
-            dev_server_startup_timeout=STARTUP_TIMEOUT,
-            search_attributes=SEARCH_ATTRIBUTES,
-            dev_server_log_level="error",
-            dev_server_extra_args=[*config, *namespaces],
-        )
-    )
-    yield environment.client.service_client.config.target_host
-    asyncio.run(environment.shutdown())
+    with temporal_server([*config, *namespaces], [attribute.name for attribute in SEARCH_ATTRIBUTES]) as address:
+        yield address
 
 
 @pytest.fixture

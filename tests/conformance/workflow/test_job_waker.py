@@ -11,7 +11,6 @@ import pytest
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.testing import WorkflowEnvironment
 
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId, job_workflow_id, new_job_id
@@ -23,8 +22,9 @@ from services.job_waker import JobWaker
 from services.temporal import BATCH_QUEUE, register_search_attributes
 from services.temporal_connection import connect, connect_config
 from tests.ports import free_ports
+from tests.temporal_server import temporal_server
 from tests.workflow.fakes import FakeRecords
-from tests.workflow.server import STARTUP_TIMEOUT, TEMPORAL, histories_of, job_storage, server_story, wait_until
+from tests.workflow.server import histories_of, job_storage, server_story, wait_until
 from workflows.attributes import SEARCH_ATTRIBUTES
 from workflows.policies import Policies
 
@@ -189,27 +189,22 @@ async def test_temporal_comes_later(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger=wakers.__name__):
         waker.jobs_changed([new_job_id()])
         await wait_until(lambda: len(caplog.records) >= 2, "two attempts failed")
-    async with (
-        await WorkflowEnvironment.start_local(
-            port=port,
-            dev_server_existing_path=str(TEMPORAL),
-            dev_server_startup_timeout=STARTUP_TIMEOUT,
-            dev_server_log_level="error",
-        ) as environment,
-        server_story(environment.client, task_queue=BATCH_QUEUE) as story,
-    ):
-        await register_search_attributes(client)
-        await register_search_attributes(client)
-        known = await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace="default"))
-        record = story.add_job(2)
-        story.started.append(job_workflow_id(record.job_id))
-        record_of[record.job_id] = record
-        waker.jobs_changed([record.job_id])
-        await wait_until(lambda: story.cluster.calls["create"] > 0, "workflow started")
+    with temporal_server(port=port) as address:
+        async with server_story(await Client.connect(address), task_queue=BATCH_QUEUE) as story:
+            await register_search_attributes(client)
+            await register_search_attributes(client)
+            known = await client.operator_service.list_search_attributes(
+                ListSearchAttributesRequest(namespace="default")
+            )
+            record = story.add_job(2)
+            story.started.append(job_workflow_id(record.job_id))
+            record_of[record.job_id] = record
+            waker.jobs_changed([record.job_id])
+            await wait_until(lambda: story.cluster.calls["create"] > 0, "workflow started")
 
-        assert ("SUCCEEDED", {"SUCCEEDED": 2}) == await story.result(record.job_id)
-        assert {a.name for a in SEARCH_ATTRIBUTES} <= set(known.custom_attributes)
-        await waker.close()
+            assert ("SUCCEEDED", {"SUCCEEDED": 2}) == await story.result(record.job_id)
+            assert {a.name for a in SEARCH_ATTRIBUTES} <= set(known.custom_attributes)
+            await waker.close()
 
 
 def test_changes_after_the_end_are_dropped(temporal_address: str) -> None:
