@@ -1,5 +1,5 @@
 """Databases of the tests: every test runs on SQLite and on a real PostgreSQL, and tests marked ``everywhere`` also on
-storage in memory."""
+storage in memory. ``postgres_cover`` chooses the ones whose run on PostgreSQL is nightly."""
 
 from __future__ import annotations
 
@@ -13,14 +13,28 @@ import pytest
 from services.storage import migrate
 from services.storage.storage import Storage
 from tests import sqlite_engines
+from tests.conformance.storage import postgres_cover
 from tests.conformance.storage.builders import DATABASES, MEMORY, Clock
 from tests.doubles.storage.storage import MemoryStorage
+from tests.nightly import NIGHTLY
 from tests.postgres import Postgres, postgres
 from tests.reused_postgres import ReusedPostgres
 
 sqlite_engines.reuse()
 
 __all__ = ["postgres"]  # a fixture
+FOLDER = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run what needs PostgreSQL in one worker, which starts one server."""
+    repeats = postgres_cover.load()
+    for item in items:
+        if item.path.parent == FOLDER and postgres_cover.is_on_postgres(item):
+            item.add_marker(pytest.mark.xdist_group("storage on postgres"))
+            if postgres_cover.name_of(item) in repeats:
+                item.add_marker(NIGHTLY)
 
 
 @pytest.fixture(scope="session")
