@@ -46,7 +46,7 @@ class InstanceSpec:
     times, and preempted ones when there is capacity again. SIGKILL follows SIGTERM after ``grace_s``.
     """
 
-    command: str
+    command: str = ""
     cpu: float = 1.0
     memory_mib: float = 1024.0
     disk_mib: float = 256.0

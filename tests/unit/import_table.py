@@ -72,8 +72,11 @@ MAY: dict[str, May] = {
     "peloton.lifecycle": May(("peloton.model",)),
     "peloton.scheduling": May(("peloton.model", "peloton.lifecycle"), ("numpy",)),
     "peloton.hosts": May(("peloton.errors", "peloton.lifecycle", "peloton.model", "peloton.scheduling")),
-    "peloton.integrations": May(("peloton.api", "peloton.client", "peloton.errors"), ("google", "grpc")),
     "peloton.client": May(("peloton.api", "peloton.errors", "peloton.model"), ("google", "grpc")),
+    "peloton.integrations": May(
+        ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras"), ("cloudpickle", "google", "grpc")
+    ),
+    "peloton.integrations.joblib": May(("peloton.extras", "peloton.integrations.futures"), ("joblib",)),
     "peloton.api": May(("peloton.model", "peloton.errors"), ("google", "grpc", "grpc_tools", "yaml")),
     # The shell, driven by Temporal.
     "workflows": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "activities"), ("temporalio",)),

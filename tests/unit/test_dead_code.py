@@ -44,6 +44,9 @@ BY_OTHERS = {
     "mkdocs": "on_page_markdown",
     "integrations": "stop_all alive_count",
     "programs of users, docs/client.md": "watch_pods watch_jobs has_succeeded",
+    "joblib": "supports_retrieve_callback default_n_jobs effective_n_jobs retrieve_result_callback abort_everything "
+    "ensure_ready",
+    "concurrent.futures": "chunksize",
     "public API": "PLACING PLACED LAUNCHING",
 }
 """Names that are used where no name is written: by libraries, and by tests that read internals."""
