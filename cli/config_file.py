@@ -15,10 +15,13 @@ MessageT = TypeVar("MessageT", bound="Message")
 STANDARD_INPUT = Path("-")
 
 
-def load_config(path: Path, message_class: type[MessageT]) -> MessageT:
-    """Load a file. Raises ConfigError, which names the place, and Failed for a file of another kind."""
+def load_config(path: Path | str, message_class: type[MessageT]) -> MessageT:
+    """Load a file, or the text of a template. Raises ConfigError, which names the place, and Failed for a file of
+    another kind."""
     from peloton.api.yaml_config import ConfigError, load_message, read_bounded
 
+    if isinstance(path, str):
+        return load_message(path, message_class, "the template")
     name = "standard input" if path == STANDARD_INPUT else str(path)
     if path == STANDARD_INPUT:
         content = read_bounded(sys.stdin.buffer, name)

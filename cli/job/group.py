@@ -17,6 +17,7 @@ from cli.job.pieces import create_from_heavy_file, create_heavy_request, is_heav
 from cli.job.read import get_job_or_summary, refuse_unknown_job
 from cli.job.rolling import rolling_commands
 from cli.job.schedule import schedule
+from cli.job.templates import choose_config, template_options
 from cli.job.watch import watch_job
 from cli.names import job_argument
 from cli.new_job import (
@@ -54,16 +55,24 @@ def create_light(settings: Settings, request: v0.job.CreateRequest) -> v0.job.Cr
 
 
 @job.command()
-@click.argument("respool", type=POOL_PATH)
-@click.argument("config", type=CONFIG_FILE)
+@click.argument("respool", type=POOL_PATH, required=False, metavar="RESPOOL")
+@click.argument("config", type=CONFIG_FILE, required=False, metavar="CONFIG")
 @job_id_option
 @secret_options
 @click.option("--watch", is_flag=True, help="Show progress until the job ends; exit code 0 only if it succeeded.")
+@template_options
 @pass_settings
 def create(
-    settings: Settings, respool: str, config: Path, job_id: str, secrets: Sequence[FileSecret], watch: bool
+    settings: Settings,
+    respool: str | None,
+    config: Path | None,
+    job_id: str,
+    secrets: Sequence[FileSecret],
+    watch: bool,
+    template: str | None,
+    prints: bool,
 ) -> None:
-    """Create a job in the pool RESPOOL from the YAML file CONFIG.
+    """Create a job in the pool RESPOOL from the YAML file CONFIG, or from a template.
 
     \b
     Examples:
@@ -71,15 +80,23 @@ def create(
       peloton job create /tutorial examples/tutorial/hello.yaml --watch
       peloton job create /tutorial examples/tutorial/hello.yaml --secret-file /run/secrets/db=./password
       peloton job create /tutorial examples/tutorial/hello.yaml -i 91b1b8e5-2ba8-11e7-bc23-0242ac11000d
+      peloton job create /tutorial --template jax --count 4 --program /shared/train.py
+      peloton job create --template torchrun --min-count 2 --count 8 --print > train.yaml
 
     A job that is larger than a message (256 MiB) is sent in parts, to which --timeout does not apply. It is created
     whole or not at all.
     """
-    if is_heavy_file(config):
+    chosen = choose_config(config, template, prints)
+    if prints:
+        echo(str(chosen), nl=False)
+        return
+    if respool is None:
+        raise click.UsageError("Missing argument 'RESPOOL'.")
+    if isinstance(chosen, Path) and is_heavy_file(chosen):
         refuse_secrets(bool(secrets))
-        response = create_from_heavy_file(settings, config, pool_id_at(settings.client, respool), job_id)
+        response = create_from_heavy_file(settings, chosen, pool_id_at(settings.client, respool), job_id)
     else:
-        job_config = load_config(config, v0.job.JobConfig)
+        job_config = load_config(chosen, v0.job.JobConfig)
         job_config.respoolID.value = pool_id_at(settings.client, respool)
         sent = secrets_of(secrets, v0.peloton.Secret)
         request = v0.job.CreateRequest(id=v0.peloton.JobID(value=job_id), config=job_config, secrets=sent)

@@ -78,6 +78,7 @@ MAY: dict[str, May] = {
     ),
     "peloton.integrations.joblib": May(("peloton.extras", "peloton.integrations.futures"), ("joblib",)),
     "peloton.api": May(("peloton.model", "peloton.errors"), ("google", "grpc", "grpc_tools", "yaml")),
+    "peloton.integrations.launch_agent": May(("peloton.api", "peloton.client")),
     # The shell, driven by Temporal.
     "workflows": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "activities"), ("temporalio",)),
     "activities": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports"), ("temporalio",)),

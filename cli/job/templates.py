@@ -1,0 +1,124 @@
+"""``peloton job create --template``: job files for learning, whose lines say which option sets them.
+
+A template is the file ``examples/learning/NAME.yaml``. A line ``key: value  # --option`` takes its value from the
+option. What is created is what ``--print`` writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.examples import EXAMPLES
+from cli.params import CountType, Function, together
+
+FOLDER = EXAMPLES / "learning"
+OPTIONS = ["name", "count", "min-count", "cpus", "memory", "gpus", "python", "program", "checkpoints"]
+"""The options that set lines, by their names without dashes."""
+NEEDED = "program"
+"""The option without which no job is created from a template: the value in the file stands for a place of yours."""
+GANG_MIN = 2
+_LINE = re.compile(r"(?P<key>\s*\w+: )(?P<value>.*?)(?P<mark>  # --(?P<option>[\w-]+))$")
+
+
+def template_names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def template_options(function: Function) -> Function:
+    """Add the options of templates; the command receives those that are given as ``changes``, by name."""
+
+    def note(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+        if value is not None:
+            assert option.name is not None
+            ctx.meta.setdefault(__name__, {})[option.name.replace("_", "-")] = value
+
+    def changing(name: str, kind: click.ParamType[Any] | type, text: str, **rest: Any) -> Any:
+        assert name in OPTIONS
+        return click.option(
+            f"--{name}", type=kind, help=f"Of a template: {text}", callback=note, expose_value=False, **rest
+        )
+
+    amount = click.FloatRange(min=0, max=1e6)
+    return together(
+        click.option(
+            "--template",
+            type=click.Choice(template_names()),
+            help="Take this template for distributed learning instead of a file.",
+        ),
+        click.option(
+            "--print", "prints", is_flag=True, help="Print the template's file, to change it; create nothing."
+        ),
+        changing("name", str, "the job's name."),
+        changing("count", CountType(1), "the number of pods."),
+        changing("min-count", CountType(GANG_MIN), "the pods that start as a whole; others come and go."),
+        changing("cpus", amount, "CPUs of each pod."),
+        changing("memory", CountType(1), "MiB of memory of each pod.", metavar="MIB"),
+        changing("gpus", amount, "GPUs of each pod."),
+        changing("python", str, "the interpreter that has the framework.", metavar="PATH"),
+        changing("program", str, "the program and its arguments.", metavar="TEXT"),
+        changing("checkpoints", str, "a folder of all hosts.", metavar="PATH"),
+    )(function)
+
+
+def read_changes() -> Mapping[str, Any]:
+    changes: Mapping[str, Any] = click.get_current_context().meta.get(__name__, {})
+    return changes
+
+
+def choose_config(config: Path | None, template: str | None, prints: bool) -> Path | str:
+    """Return the file of the job, or the text of the template with the options. Raises UsageError."""
+    changes = read_changes()
+    if template is None:
+        if changes or prints:
+            option = next(iter(changes), "print")
+            raise click.UsageError(f"--{option} is an option of templates: give --template as well")
+        if config is None:
+            raise click.UsageError("Missing argument 'CONFIG', or the option --template.")
+        return config
+    if config is not None:
+        raise click.UsageError(f"'{config}' and --template {template} are two descriptions of the job: give one")
+    if not prints and NEEDED not in changes:
+        raise click.UsageError(
+            f"template {template} needs --{NEEDED}: the program that its pods run, as their hosts see it"
+        )
+    return fill(template, changes)
+
+
+def fill(template: str, changes: Mapping[str, Any]) -> str:
+    """Return the text of a template with the values of the options. Raises UsageError."""
+    text = (FOLDER / f"{template}.yaml").read_text()
+    found = dict.fromkeys(match["option"] for line in text.splitlines() if (match := _LINE.match(line)))
+    for option in changes:
+        if option not in found:
+            known = ", ".join(f"--{name}" for name in found)
+            raise click.UsageError(f"template {template} has no --{option}; its options are {known}")
+
+    def set_value(line: str) -> str:
+        match = _LINE.match(line)
+        if match is None or match["option"] not in changes:
+            return line
+        value = changes[match["option"]]
+        shown = f"{value:g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+        return f"{match['key']}{shown}{match['mark']}"
+
+    filled = "\n".join(map(set_value, text.splitlines())) + "\n"
+    _check_counts(template, filled)
+    return filled
+
+
+def _check_counts(template: str, text: str) -> None:
+    """Refuse a gang of one, and one that is larger than its job."""
+    values = {match["key"].strip(): match for line in text.splitlines() if (match := _LINE.match(line))}
+    count, least = (values[key] for key in ("instancecount:", "minimumrunninginstances:"))
+    if int(least["value"]) < GANG_MIN:
+        raise click.UsageError(f"--count {count['value']}: a gang of template {template} has {GANG_MIN} pods or more")
+    if int(count["value"]) < int(least["value"]):
+        raise click.UsageError(
+            f"--count {count['value']} is below --min-count {least['value']}, the pods that start as a whole"
+        )

@@ -1,0 +1,243 @@
+"""Launch agent of gangs: runs commands of the gang's first member in the pods of the others, as ssh would.
+
+python -m peloton.integrations.launch_agent serve       run commands in this pod until ``stop``
+python -m peloton.integrations.launch_agent run peer2 COMMAND...
+python -m peloton.integrations.launch_agent stop        end all that serve
+
+Each pod serves at its own address of the gang. A caller proves that it has the key of the gang, a file that all pods
+read. Commands have no standard input, and end with the connection of their caller.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import signal
+import socket
+import socketserver
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, NoReturn
+
+KEY_FILE = "PELOTON_LAUNCH_KEY_FILE"
+PEER = "peer"
+REFUSED = 255
+"""Exit code of ``run`` when the member does not answer or refuses, as of ssh."""
+CONNECT_MAX_S, RETRY_S = 120.0, 0.5
+"""Bounds of the wait for a member that does not serve yet."""
+HANDSHAKE_S, TERM_S = 30.0, 5.0
+REQUEST_BYTES_MAX, FRAME_BYTES_MAX = 1 << 20, 1 << 16
+OUTPUT, ERRORS, EXIT = b"O", b"E", b"X"
+"""Kinds of frames: a byte, a length or the exit code as four bytes, and the bytes of output."""
+_FRAME = struct.Struct(">ci")
+
+
+# -- the gang ------------------------------------------------------------------------------------------------------
+
+
+def own_instance() -> int:
+    return int(os.environ["PELOTON_INSTANCE_ID"])
+
+
+def list_addresses() -> dict[int, str]:
+    """Return the addresses of the members by instance."""
+    return dict(enumerate(os.environ["PELOTON_GANG_PEERS"].split(",")))
+
+
+def split_address(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def read_key() -> bytes:
+    """Return the key of the gang; the first caller draws it."""
+    path = Path(os.environ[KEY_FILE])
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        drawn = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        with os.fdopen(os.open(drawn, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+        try:
+            os.link(drawn, path)
+        except FileExistsError:
+            pass  # another member was first
+        finally:
+            drawn.unlink()
+    return path.read_bytes()
+
+
+def sign(key: bytes, nonce: bytes, request: bytes) -> bytes:
+    return hmac.new(key, nonce + request, hashlib.sha256).hexdigest().encode()
+
+
+# -- the member that serves ----------------------------------------------------------------------------------------
+
+
+class Agent(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, port: int, key: bytes) -> None:
+        super().__init__(("", port), Connection)
+        self.key = key
+
+
+class Connection(socketserver.StreamRequestHandler):
+    server: Agent
+
+    def handle(self) -> None:
+        self.connection.settimeout(HANDSHAKE_S)
+        nonce = secrets.token_hex(16).encode()
+        self.wfile.write(nonce + b"\n")
+        proof, _, request = self.rfile.readline(REQUEST_BYTES_MAX).rstrip(b"\n").partition(b" ")
+        if not hmac.compare_digest(proof, sign(self.server.key, nonce, request)):
+            print(f"refused a caller without the key: {self.client_address[0]}", file=sys.stderr, flush=True)
+            return
+        self.connection.settimeout(None)
+        command = json.loads(request)["command"]
+        if command is None:
+            self.wfile.write(_FRAME.pack(EXIT, 0))
+            threading.Thread(target=self.server.shutdown).start()
+        else:
+            self._run(command)
+
+    def _run(self, command: str) -> None:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
+        ) as process:
+            watcher = threading.Thread(target=self._end_with_caller, args=(process,), daemon=True)
+            watcher.start()
+            turn = threading.Lock()
+            streams = ((OUTPUT, process.stdout), (ERRORS, process.stderr))
+            relays = [threading.Thread(target=self._relay, args=(*stream, turn)) for stream in streams]
+            for relay in relays:
+                relay.start()
+            for relay in relays:
+                relay.join()
+            code = process.wait()
+            self._send(_FRAME.pack(EXIT, code if code >= 0 else 128 - code), turn)
+
+    def _relay(self, kind: bytes, stream: IO[bytes], turn: threading.Lock) -> None:
+        while data := os.read(stream.fileno(), FRAME_BYTES_MAX):
+            self._send(_FRAME.pack(kind, len(data)) + data, turn)
+
+    def _send(self, frame: bytes, turn: threading.Lock) -> None:
+        try:
+            with turn:
+                self.wfile.write(frame)
+        except OSError:
+            pass  # the caller has gone, and the command is ended
+
+    def _end_with_caller(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the caller's connection ends, and end the command if it still runs."""
+        try:
+            while self.connection.recv(1):
+                pass
+        except OSError:
+            pass
+        for number, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, TERM_S)):
+            if process.poll() is not None:
+                return
+            os.killpg(process.pid, number)
+            try:
+                process.wait(wait_s)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def serve() -> None:
+    _, port = split_address(os.environ["PELOTON_GANG_ADDRESS"])
+    with Agent(port, read_key()) as agent:
+        print(f"{PEER}{own_instance()} takes commands at port {port}", flush=True)
+        agent.serve_forever(poll_interval=0.2)
+
+
+# -- the member that calls -----------------------------------------------------------------------------------------
+
+
+def call(address: str, command: str | None, wait_s: float) -> int:
+    """Run the command there, or stop the agent if it is None, and return the exit code."""
+    with connect(address, wait_s) as connection, connection.makefile("rb") as answers:
+        request = json.dumps({"command": command}).encode()
+        nonce = answers.readline(REQUEST_BYTES_MAX).rstrip(b"\n")
+        connection.settimeout(None)
+        connection.sendall(sign(read_key(), nonce, request) + b" " + request + b"\n")
+        while len(head := answers.read(_FRAME.size)) == _FRAME.size:
+            kind, number = _FRAME.unpack(head)
+            if kind == EXIT:
+                return int(number)
+            stream = sys.stdout if kind == OUTPUT else sys.stderr
+            stream.buffer.write(answers.read(number))
+            stream.flush()
+    print(f"the agent at {address} has ended the connection", file=sys.stderr)
+    return REFUSED
+
+
+def connect(address: str, wait_s: float) -> socket.socket:
+    """Connect, again while the member does not serve yet. Raises OSError."""
+    end_s = time.monotonic() + wait_s
+    while True:
+        try:
+            return socket.create_connection(split_address(address), timeout=HANDSHAKE_S)
+        except OSError:
+            if time.monotonic() >= end_s:
+                raise
+            time.sleep(RETRY_S)
+
+
+def run(peer: str, command: Sequence[str]) -> int:
+    """Run a command as ssh does: its words are joined, and a shell of the member runs them."""
+    number = peer.removeprefix(PEER)
+    if not number.isdecimal():
+        print(f"unknown member '{peer}'; members are {PEER}0, {PEER}1 and so on", file=sys.stderr)
+        return REFUSED
+    text = " ".join(command)
+    if int(number) == own_instance():
+        return subprocess.run(["/bin/sh", "-c", text], stdin=subprocess.DEVNULL, check=False).returncode
+    addresses = list_addresses()
+    if int(number) not in addresses:
+        print(f"{peer} is no live member of the gang, which has {len(addresses)}", file=sys.stderr)
+        return REFUSED
+    try:
+        return call(addresses[int(number)], text, CONNECT_MAX_S)
+    except OSError as error:
+        print(f"{peer} at {addresses[int(number)]} does not answer: {error}", file=sys.stderr)
+        return REFUSED
+
+
+def stop() -> None:
+    """Stop the agents of all other members; those that do not serve have ended already."""
+    for instance, address in list_addresses().items():
+        if instance != own_instance():
+            try:
+                call(address, None, wait_s=0)
+            except OSError as error:
+                print(f"{PEER}{instance} has ended already: {error}", file=sys.stderr)
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    match arguments:
+        case ["serve"]:
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+            serve()
+        case ["stop"]:
+            stop()
+        case ["run", peer, *command] if command:
+            sys.exit(run(peer, command))
+        case _:
+            sys.exit(f"usage: python -m {__spec__.name} serve | stop | run {PEER}N COMMAND...")
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
