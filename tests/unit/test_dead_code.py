@@ -42,7 +42,6 @@ BY_OTHERS = {
     "tests": "settings_of shares_capacity",
     "enum": "_missing_ _value_",
     "mkdocs": "on_page_markdown",
-    "integrations": "stop_all alive_count",
     "programs of users, docs/client.md": "watch_pods watch_jobs has_succeeded",
     "joblib": "supports_retrieve_callback default_n_jobs effective_n_jobs retrieve_result_callback abort_everything "
     "ensure_ready",

@@ -32,6 +32,7 @@ POOLS = {
     "examples/kubernetes/team-b.yaml": "team-b",
     "examples/udeploy/pool.yaml": "udeploy",
     "examples/pipeline/pool.yaml": "pipeline",
+    "examples/futures/pool.yaml": "science",
 }
 ELASTIC_JOBS = {
     "examples/elastic-pools/report.yaml": "examples/elastic-pools/team-a.yaml",
