@@ -387,6 +387,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         uses_host_pools=settings.host_pools,
         reserve_after_s=settings.host_reservation_after_s,
         reservation_s=settings.host_reservation_s,
+        pods_api=settings.pods_api,
     )
     new_driver = cluster_driver_of(settings, storage.hosts, storage.external_pods)
     loop = asyncio.get_running_loop()

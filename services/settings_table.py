@@ -520,6 +520,7 @@ class Settings:
         "images when pods start, and nodes of Kubernetes ahead by pods. See [images](operations.md#images)",
         form=URL,
     )
+    pods_api: str = setting("", "hostmgr", "the API for pods of [gangs](frameworks/discovery.md); empty: none")
     jobs_paced: int = setting(
         100,
         "api worker",

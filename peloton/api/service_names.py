@@ -19,6 +19,7 @@ from google.protobuf.message import Message
 import peloton.api.v0.advice.advice_pb2
 import peloton.api.v0.bulk.bulk_pb2
 import peloton.api.v0.explain.explain_pb2
+import peloton.api.v0.gang.gang_pb2
 import peloton.api.v0.history.history_pb2
 import peloton.api.v0.host.internal_pb2
 import peloton.api.v0.host.svc.host_svc_pb2
@@ -65,6 +66,7 @@ RESOURCE_MANAGER = (
 )
 EXPLAIN_SERVICE = ("peloton.api.v0.explain.ExplainService",)
 BULK_SERVICE = ("peloton.api.v0.bulk.BulkService",)
+GANG_SERVICE = ("peloton.api.v0.gang.GangService",)
 HISTORY_SERVICE = ("peloton.api.v0.history.HistoryService",)
 LOOKUP_SERVICE = ("peloton.api.v0.lookup.LookupService",)
 MAINTENANCE_SERVICE = ("peloton.api.v0.maintenance.MaintenanceService",)
@@ -92,6 +94,7 @@ SPELLINGS = (
     JOB_MANAGER,
     TASK_MANAGER,
     BULK_SERVICE,
+    GANG_SERVICE,
     HISTORY_SERVICE,
     LOOKUP_SERVICE,
     JOB_TABLE_SERVICE,

@@ -158,6 +158,7 @@ METHODS: Mapping[str, Mapping[str, Repeat]] = MappingProxyType(
             once="Start Restart",
         ),
         "peloton.api.v0.bulk.BulkService": _table(once="CreateJob"),
+        "peloton.api.v0.gang.GangService": _table("GetGang"),
         "peloton.api.v0.history.HistoryService": _table("GetPoolHistory GetClusterHistory GetUsage"),
         "peloton.api.v0.lookup.LookupService": _table("FindJobs Find"),
         "peloton.api.v0.table.JobTableService": _table("ListJobs GetJob GetInstanceStates GetInstanceUse"),

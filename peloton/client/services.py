@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.advice.advice_pb2_grpc import AdviceServiceAsyncStub, AdviceServiceStub
     from peloton.api.v0.bulk.bulk_pb2_grpc import BulkServiceAsyncStub, BulkServiceStub
     from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceAsyncStub, ExplainServiceStub
+    from peloton.api.v0.gang.gang_pb2_grpc import GangServiceAsyncStub, GangServiceStub
     from peloton.api.v0.history.history_pb2_grpc import HistoryServiceAsyncStub, HistoryServiceStub
     from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceAsyncStub, HostServiceStub
     from peloton.api.v0.lookup.lookup_pb2_grpc import LookupServiceAsyncStub, LookupServiceStub
@@ -134,6 +135,7 @@ class Services:
     hosts: Stub[HostServiceStub, HostServiceAsyncStub] = Stub(HOSTMGR, "v0.host.svc.host_svc_pb2_grpc")
     lookup: Stub[LookupServiceStub, LookupServiceAsyncStub] = Stub(JOBMGR, "v0.lookup.lookup_pb2_grpc")
     job_table: Stub[JobTableServiceStub, JobTableServiceAsyncStub] = Stub(JOBMGR, "v0.table.table_pb2_grpc")
+    gangs: Stub[GangServiceStub, GangServiceAsyncStub] = Stub(JOBMGR, "v0.gang.gang_pb2_grpc")
     history: Stub[HistoryServiceStub, HistoryServiceAsyncStub] = Stub(JOBMGR, "v0.history.history_pb2_grpc")
     updates: Stub[UpdateServiceStub, UpdateServiceAsyncStub] = Stub(JOBMGR, "v0.update.svc.update_svc_pb2_grpc")
     services: Stub[JobServiceStub, JobServiceAsyncStub] = Stub(

@@ -1,7 +1,8 @@
 """Api process: every public service on one port.
 
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; Peloton's
-BulkService, LookupService, JobTableService, HistoryService, MigrationService, ScheduleService and WorkerVersionService;
+BulkService, GangService, LookupService, JobTableService, HistoryService, MigrationService, ScheduleService and
+WorkerVersionService;
 v1alpha JobService, PodService, VolumeService, WatchService, AdminService, and ResourcePoolService by way of v0;
 DisableKillTasks of the original's private InternalHostService; for other roles BulkReads and the lease of the Aurora
 bridge's publisher; health and reflection.
@@ -30,6 +31,7 @@ from peloton.api.service_names import (
     ADVICE_SERVICE,
     BULK_SERVICE,
     EXPLAIN_SERVICE,
+    GANG_SERVICE,
     HISTORY_SERVICE,
     HOST_SERVICE,
     HOST_SERVICE_V1,
@@ -65,6 +67,7 @@ from services.api.cluster_services import ClusterServices
 from services.api.event_publisher import NAME as EVENT_PUBLISHER
 from services.api.event_publisher import EventPublisher
 from services.api.forward import RESMGR, ForwardedServices
+from services.api.gang_service import WAITING_MAX, GangService
 from services.api.history_service import HistoryService
 from services.api.hosts import Hosts, RemoteHosts
 from services.api.internal_host_service import InternalHostService
@@ -98,7 +101,7 @@ from services.storage.storage import Storage
 
 log = logging.getLogger(__name__)
 
-RPCS_MAX = 1_000 + CLIENTS_MAX
+RPCS_MAX = 1_000 + CLIENTS_MAX + WAITING_MAX
 """Maximum number of concurrent calls and watches; gRPC returns RESOURCE_EXHAUSTED beyond it."""
 DRAIN_S = 5.0
 
@@ -156,8 +159,8 @@ async def start(
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is in use.
 
     ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
-    ``bounds`` limit the backlog. ``temporal`` has
-    the address and namespace to show; ``watch``, ``workers`` and ``schedules`` access Temporal."""
+    ``bounds`` limit the backlog. ``temporal`` has its address and namespace, and ``watch``,
+    ``workers`` and ``schedules`` access it."""
     calls, channels = Calls(), AsyncLeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
@@ -183,6 +186,7 @@ async def start(
         (LookupService(storage.search, storage.pools, storage.hosts, calls), LOOKUP_SERVICE),
         (JobTableService(storage, calls, channels), JOB_TABLE_SERVICE),
         (ScheduleService(schedules, jobs.new_jobs, storage.pools, calls), SCHEDULE_SERVICE),
+        (GangService(storage.jobs, storage.pods, calls), GANG_SERVICE),
         (HistoryService(storage.history, storage.pools, clusters, calls), HISTORY_SERVICE),
         (UpdateService(backend, specs), UPDATE_SERVICE),
         *((service(backend), names) for service, names in VOLUME_SERVICES),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from peloton.api.convert import collect_labels, volume_spec
@@ -218,15 +219,19 @@ class PodTemplate:
         return {name: number for (name, _), number in zip(self.dynamic_ports, allocated, strict=True)}
 
 
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+
+
 class PodLaunch(NamedTuple):
     """A pod to launch. ``factors`` of its host scale what the pod takes of the cluster below what it requests and may
-    use."""
+    use. ``variables`` are for all of its containers; one that a container sets itself keeps its value."""
 
     pod_id: PodId
     template: PodTemplate
     ports: tuple[int, ...]
     volume: VolumeRecord | None = None
     factors: Factors = AT_PAR
+    variables: Mapping[str, str] = NO_VARIABLES
 
     @property
     def taken(self) -> Resources:

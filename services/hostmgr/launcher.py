@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from peloton.errors import NotFound, Reason, Unavailable
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
@@ -11,8 +11,8 @@ from peloton.model.host import LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import Cause, PodState, PodStatus
-from peloton.model.volume import VolumeRecord
-from services.hostmgr.driver import Claim, ClusterDriver, HostLaunch, PodLaunch, PodTemplate
+from services.hostmgr.driver import NO_VARIABLES, Claim, ClusterDriver, HostLaunch, PodLaunch, PodTemplate
+from services.hostmgr.gang_launches import GangLaunches
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.pod_templates import TemplateCache
@@ -31,6 +31,7 @@ class Launcher:
         pods: HostPods,
         volumes: Volumes,
         templates: TemplateCache,
+        gangs: GangLaunches,
         cluster: str,
         cache: HostCache,
         driver: ClusterDriver,
@@ -51,7 +52,7 @@ class Launcher:
         self._release = release
         self._unsettled = unsettled
         self._background_task = background_task
-        self._templates = templates
+        self._templates, self._gangs = templates, gangs
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         """Commit, then send to the cluster. Pods that an earlier call committed are refused, so none starts twice;
@@ -61,6 +62,7 @@ class Launcher:
             raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
         if (why := self._driver.unready) and job.type is not JobType.EXTERNAL:
             raise Unavailable(why)
+        self._gangs.check(job, placements)
         templates = self._templates.of_job(job, [pod.instance_id for p in placements for pod in p.pods])
         placed = [(PodId(job_id, pod.instance_id, pod.run_id), p.hostname) for p in placements for pod in p.pods]
         asking = [
@@ -110,27 +112,29 @@ class Launcher:
         if len(taken) < len(rows):
             self._cache.host_pools.remove_refused([PodId(job.job_id, i, run) for i, run, *_ in rows if i not in taken])
         volumes = self._volumes.of_instances(job.job_id, sorted(taken & wanted.keys()))
-        return taken, self._send(job.job_id, placements, claims, templates, taken, volumes)
+        variables = self._gangs.variables(job, placements, templates, taken)
+        launches = [
+            HostLaunch(
+                claims[placement.hostname],
+                [
+                    PodLaunch(
+                        PodId(job.job_id, pod.instance_id, pod.run_id),
+                        templates[pod.instance_id],
+                        pod.ports,
+                        volumes.get(pod.instance_id),
+                        claims[placement.hostname].factors,
+                        variables.get(pod.instance_id, NO_VARIABLES),
+                    )
+                    for pod in placement.pods
+                    if pod.instance_id in taken
+                ],
+            )
+            for placement in placements
+        ]
+        return taken, self._send(launches)
 
-    def _send(
-        self,
-        job_id: JobId,
-        placements: Sequence[Placement],
-        claims: dict[Hostname, Claim],
-        templates: dict[int, PodTemplate],
-        taken: set[int],
-        volumes: Mapping[int, VolumeRecord],
-    ) -> list[PodId]:
+    def _send(self, launches: Sequence[HostLaunch]) -> list[PodId]:
         """Send the launches; return the pods that the cluster rejected."""
-        launches = []
-        for placement in placements:
-            claim, mine = claims[placement.hostname], [pod for pod in placement.pods if pod.instance_id in taken]
-            ids = (PodId(job_id, pod.instance_id, pod.run_id) for pod in mine)
-            pods = [
-                PodLaunch(pod_id, templates[pod.instance_id], pod.ports, volumes.get(pod.instance_id), claim.factors)
-                for pod_id, pod in zip(ids, mine, strict=True)
-            ]
-            launches.append(HostLaunch(claim, pods))
         failed = self._driver.launch(launches)
         if failed:
             self._background_task()

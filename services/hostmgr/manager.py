@@ -40,6 +40,8 @@ from services.hostmgr.driver import (
 )
 from services.hostmgr.event_writer import EventWriter
 from services.hostmgr.failure_output import FailureOutput
+from services.hostmgr.gang_launches import GangLaunches
+from services.hostmgr.hosts.host_addresses import HostAddresses
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.hosts.host_event_recorder import CLOSED_BY, HostEventRecorder
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
@@ -71,6 +73,7 @@ class HostManagerSettings:
     uses_host_pools: bool = False
     reserve_after_s: float = 120.0
     reservation_s: float = 1_800.0
+    pods_api: str = ""
 
 
 class HostManagerCore:
@@ -111,6 +114,7 @@ class HostManagerCore:
         self._placement = PlacementController(settings.cluster, self.cache, driver, self._reserver, preferred)
         self.place_pods, self.count_domains = self._placement.place_pods, self._placement.count_domains
         self._claims = HostnameClaims(storage.hosts, settings.cluster)
+        self._addresses = HostAddresses(storage.hosts, settings.cluster)
         in_flight = InFlight[PodId]()
         self._reconciler = Reconciler(partial(storage.host_pods.on_hosts, settings.cluster), in_flight)
         self._reconciling = ReconcileSchedule(driver.capabilities.settles_s)
@@ -124,6 +128,7 @@ class HostManagerCore:
             storage.host_pods,
             storage.volumes,
             TemplateCache(storage.host_pods, storage.configs, storage.pools, storage.secrets),
+            GangLaunches(storage.pods, self._addresses, settings.pods_api),
             cluster=settings.cluster,
             cache=self.cache,
             driver=driver,
@@ -162,6 +167,7 @@ class HostManagerCore:
     # Start and stop.
 
     def start(self) -> None:
+        self._addresses.load()
         for pods in self._pods.list_labelled(self._settings.cluster):
             self.cache.pod_labels.add(pods)
         if self._settings.uses_host_pools:
@@ -205,6 +211,7 @@ class HostManagerCore:
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
         if not self._stopping.is_set():
             refused = self._claims.find_refused([host.hostname for host in hosts])
+            self._addresses.set([host for host in hosts if host.hostname not in refused])
             waiting = self.cache.set_hosts(hosts, refused)
             self.recorder.record_hosts(hosts, refused)
             self._lifecycles.jobs_changed(waiting, "hosts became free")

@@ -15,7 +15,19 @@ from services.aurorabridge.thrift import api
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 OURS = (
-    *("ADVICE", "BULK", "EXPLAIN", "HISTORY", "JOB_TABLE", "LOOKUP", "MAINTENANCE", "MIGRATION", "MOVER", "OVERVIEW"),
+    *(
+        "ADVICE",
+        "BULK",
+        "EXPLAIN",
+        "GANG",
+        "HISTORY",
+        "JOB_TABLE",
+        "LOOKUP",
+        "MAINTENANCE",
+        "MIGRATION",
+        "MOVER",
+        "OVERVIEW",
+    ),
     *("REBALANCE", "SCHEDULE", "WORKER_VERSION"),
 )
 """Services of this project alone, by their constants without ``_SERVICE``."""

@@ -126,6 +126,7 @@ class TaskTemplate:
             if given := self._rest["executor"].pop("command", {}):
                 self._command = own_user | given
                 self._command_env += self._command.pop("environment", {}).get("variables", [])
+        self._own_names = {variable["name"] for variable in self._command_env}
         self._aurora_task = config.executor.data if is_of_aurora(config) else None
         self._named_check = config.healthCheck if config.healthCheck.httpCheck.portName else None
         """A check that asks another port for each pod."""
@@ -143,6 +144,7 @@ class TaskTemplate:
         name = f"{self._job_id}-{instance_id}"
         environment = [
             *self._command_env,
+            *({"name": name, "value": value} for name, value in pod.variables.items() if name not in self._own_names),
             {"name": "PELOTON_JOB_ID", "value": self._job_id},
             {"name": "PELOTON_INSTANCE_ID", "value": str(instance_id)},
             {"name": "PELOTON_TASK_ID", "value": name},

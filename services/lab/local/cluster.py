@@ -40,6 +40,7 @@ BRIDGE_PORT = 5396
 AGENT_TIMEOUT_S = 5.0
 PREFETCH_URL = "PELOTON_PREFETCH_URL"
 HEALTH_FILE = "PELOTON_HEALTH_FILE"
+PODS_API = "PELOTON_PODS_API"
 
 REREGISTER = "PELOTON_AGENT_REREGISTER_TIMEOUT_S"
 QUICKER = {
@@ -299,6 +300,7 @@ class LocalCluster:
             "MINICLUSTER_TOKEN": self.token,
             **own_defaults(given, has_real_mesos=bool(self.settings.mesos)),
             **self._prefetch_default(given),
+            **({} if PODS_API in given else {PODS_API: self.addresses}),
             **self.settings.environment,
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import sqlalchemy as sa
@@ -58,6 +58,19 @@ class Hosts(Repository):
         query = sa.select(CLUSTER_HOST.c.hostname).where(CLUSTER_HOST.c.cluster == cluster)
         return self._db.read(lambda conn: set(conn.execute(query).scalars()))
 
+    def addresses(self, cluster: str) -> dict[str, str]:
+        """Return the stored addresses of the hosts of a cluster by name."""
+        query = sa.select(CLUSTER_HOST.c.hostname, CLUSTER_HOST.c.address).where(CLUSTER_HOST.c.cluster == cluster)
+        return self._db.read(lambda conn: {row.hostname: row.address for row in conn.execute(query)})
+
+    def set_addresses(self, cluster: str, addresses: Mapping[str, str]) -> None:
+        """Store the addresses of hosts whose names the cluster has claimed."""
+        mine = sa.and_(CLUSTER_HOST.c.cluster == cluster, CLUSTER_HOST.c.hostname == sa.bindparam("name"))
+        statement = sa.update(CLUSTER_HOST).where(mine).values(address=sa.bindparam("ip"))
+        for names in _portions(addresses):
+            rows = [{"name": name, "ip": addresses[name]} for name in names]
+            self._db.write(partial(_execute, statement=statement, rows=rows))
+
     @reading
     def clusters_of(self, conn: sa.Connection, hostnames: Collection[str]) -> dict[str, str]:
         """Return the clusters of the hosts that are registered or in maintenance."""
@@ -87,6 +100,10 @@ class Hosts(Repository):
         insert = self._db.upsert(FRAMEWORK).values(cluster=cluster, framework_id=framework_id)
         statement = insert.on_conflict_do_update(index_elements=["cluster"], set_={"framework_id": framework_id})
         self._db.write(lambda conn: conn.execute(statement))
+
+
+def _execute(conn: sa.Connection, statement: sa.Update, rows: Sequence[Mapping[str, str]]) -> None:
+    conn.execute(statement, rows)
 
 
 def _portions(hostnames: Collection[str]) -> Iterator[Sequence[str]]:

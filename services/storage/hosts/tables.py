@@ -71,6 +71,7 @@ class ClusterHost(SQLModel, table=True):
     __tablename__ = "cluster_host"
     hostname: str = Field(primary_key=True, sa_type=_TEXT)
     cluster: str = Field(sa_type=_TEXT)
+    address: str = Field(sa_type=_TEXT, sa_column_kwargs={"server_default": ""})
 
 
 class HostRow(SQLModel, table=True):

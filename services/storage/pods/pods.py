@@ -9,12 +9,13 @@ import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATE_NUMBERS, POD_STATES
 from peloton.errors import NotFound, Reason
+from peloton.lifecycle.discovery import GangView, Peer
 from peloton.lifecycle.gang import progress_of
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import GOAL_ALIVE, RUN_SUPERSEDED, WAITS_ON_HOST
 from peloton.model.host import ReadyGang
 from peloton.model.ids import Hostname, JobId
-from peloton.model.job import JOB_TERMINAL, GangProgress, JobState, JobType
+from peloton.model.job import JOB_TERMINAL, GangProgress, JobRecord, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, Termination, TerminationReason
 from services.storage.codec import pod_event, pod_record
 from services.storage.engine import Repository, reading
@@ -22,7 +23,7 @@ from services.storage.jobs.rows import hold_job, read_job
 from services.storage.jobs.steering import revive_job, steer_pods, touch_job
 from services.storage.pods.containers import Containers, read_containers
 from services.storage.pods.creation import insert_batch_pods
-from services.storage.pods.gangs import members_of
+from services.storage.pods.gangs import members_of, read_gang, read_lead
 from services.storage.pods.preferred_hosts import read_preferred_hosts
 from services.storage.pods.ready import ready_gang, ready_gangs
 from services.storage.pods.scope import KILLED, ON_HOST_NUMBERS, TERMINAL_NUMBERS, Span, numbers
@@ -230,6 +231,14 @@ class Pods(Repository):
     def gang(self, job_id: JobId) -> GangProgress:
         """Return the members of the job's gang by stage; size 0 without a gang, or when the job has ended."""
         return self._db.read(partial(_gang, job_id=job_id))
+
+    def gang_view(self, job: JobRecord, count_max: int) -> GangView:
+        """Return the gang of a job and its extras on hosts, at most ``count_max`` pods, by instance."""
+        return self._db.read(partial(read_gang, job=job, count_max=count_max))
+
+    def gang_lead(self, job: JobRecord) -> tuple[int, Peer]:
+        """Return the generation of a job's gang, and its coordinator, which is NOWHERE while it is on no host."""
+        return self._db.read(partial(read_lead, job=job))
 
 
 def _create_chunk(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[int, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from peloton.lifecycle.discovery import NOWHERE, Peer
 from peloton.lifecycle.gang import HOLD
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.admission import EvictionResult
@@ -52,6 +53,49 @@ def test_a_gang_is_launched_whole_or_not_at_all(storage: Storage) -> None:
     assert {3} == storage.host_pods.mark_launched(job_id, rows[1:], NOW)
     assert [READY, READY, READY, LAUNCHED] == world.states(storage, job_id)
     assert {0, 1, 2} == storage.host_pods.mark_launched(job_id, rows, NOW)
+
+
+def test_the_view_of_a_gang(storage: Storage) -> None:
+    """The view has all members, extras on hosts alone, and the addresses of their hosts; the lead agrees with it."""
+    job_id = a_gang(storage, count=5)
+    job = storage.jobs.get(job_id)  # type: ignore[arg-type]
+    assert job is not None
+    storage.hosts.claim("west", ["h0", "h1"])
+    storage.hosts.set_addresses("west", {"h0": "10.0.0.1", "gone": "10.0.0.9"})
+    storage.hosts.set_addresses("east", {"h1": "10.0.0.9"})
+    before = storage.pods.gang_view(job, 10)
+    assert (1, NOWHERE) == storage.pods.gang_lead(job)
+
+    rows = [(i, 1, f"h{i % 2}", "agent", {"gang": 31_000 + i}) for i in range(4)]
+    assert {0, 1, 2, 3} == storage.host_pods.mark_launched(job_id, rows, NOW)
+    world.report(storage, job_id, [0, 1, 3], R)
+    seen = storage.pods.gang_view(job, 10)
+
+    assert (1, [0, 1, 2], NOWHERE) == (before.generation, [one.instance_id for one in before.pods], before.coordinator)
+    assert before.revision != seen.revision
+    assert [
+        (0, "10.0.0.1", 31_000, True),
+        (1, "", 31_001, True),
+        (2, "10.0.0.1", 31_002, False),
+        (3, "", 31_003, True),
+    ] == [(one.instance_id, one.address, one.port, one.is_live) for one in seen.pods]
+    assert (1, Peer("h0", "10.0.0.1", 31_000)) == (seen.generation, seen.coordinator) == storage.pods.gang_lead(job)
+    assert {"h0": "10.0.0.1", "h1": ""} == storage.hosts.addresses("west")
+
+
+def test_a_lost_member_makes_another_generation(storage: Storage) -> None:
+    """The others leave while the lost member waits, so none is live; the next launch is of the next generation."""
+    job_id = a_gang(storage, count=3)
+    job = storage.jobs.get(job_id)  # type: ignore[arg-type]
+    assert job is not None
+    world.launch(storage, job_id)
+    world.report(storage, job_id, range(3), R)
+    world.report(storage, job_id, [1], L)
+    storage.jobs.settle(job_id, NOW)
+
+    seen = storage.pods.gang_view(job, 10)
+
+    assert (2, [False] * 3) == (seen.generation, [one.is_live for one in seen.pods])
 
 
 @everywhere

@@ -34,6 +34,7 @@ SERVICES = {
     "respools": "peloton.api.respool.ResourceManager",
     "job_table": service_names.JOB_TABLE_SERVICE[0],
     "lookup": service_names.LOOKUP_SERVICE[0],
+    "gangs": service_names.GANG_SERVICE[0],
     "history": service_names.HISTORY_SERVICE[0],
     "explain": service_names.EXPLAIN_SERVICE[0],
     "migrations": service_names.MIGRATION_SERVICE[0],

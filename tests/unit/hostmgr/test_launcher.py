@@ -32,6 +32,12 @@ class NoPods:
     def of_job(self, job: JobRecord, instance_ids: Any) -> dict[int, Any]:
         return {}
 
+    def check(self, job: JobRecord, placements: Any) -> None:
+        pass
+
+    def variables(self, job: JobRecord, placements: Any, templates: Any, taken: Any) -> dict[int, Any]:
+        return {}
+
     def of_instances(self, job_id: JobId, instance_ids: Any) -> dict[int, Any]:
         return {}
 
@@ -40,7 +46,7 @@ def launcher(type: JobType) -> Launcher:
     nothing: Any = NoPods()
     jobs: Any = {JOB: replace(convert.new_job_record(JOB, JobConfig(name="j"), 1), type=type)}
     parts = "east", HostCache(30.0), Unready(MemoryCluster([])), nothing, InFlight[Any]()
-    return Launcher(jobs, nothing, nothing, nothing, *parts, lambda lease: None, lambda: None, lambda: None)
+    return Launcher(jobs, nothing, nothing, nothing, nothing, *parts, lambda lease: None, lambda: None, lambda: None)
 
 
 def test_nothing_of_ours_is_launched_and_nothing_committed() -> None:

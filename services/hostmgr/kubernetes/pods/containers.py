@@ -42,7 +42,9 @@ class ContainerManifest:
     def __init__(self, name: str, part: Part, volumes: PodVolumes, default_image: str, asked: Asked) -> None:
         """``volumes`` are the pod's; the container's are added to them."""
         self._ports = [(port.name, port.envName, port.value) for port in part.ports]
-        self._variables = [orjson.Fragment(orjson.dumps(variable)) for variable in _variables(part.command)]
+        own = list(_variables(part.command))
+        self._variables = [orjson.Fragment(orjson.dumps(variable)) for variable in own]
+        self._own_names = {variable["name"] for variable in own}
         rest: Json = {
             "name": name,
             "image": convert.image_of(part) or default_image,
@@ -63,12 +65,14 @@ class ContainerManifest:
         """Checks of a named port, whose number differs between pods."""
         self._rest = {key: orjson.Fragment(orjson.dumps(value)) for key, value in rest.items()}
 
-    def body(self, variables: dict[str, str], allocated: Iterator[int]) -> Json:
-        """Return the container. ``variables`` are common to all containers of the pod. ``allocated`` yields the pod's
-        dynamic ports, of which the container takes its own."""
+    def body(self, variables: dict[str, str], allocated: Iterator[int], defaults: Mapping[str, str]) -> Json:
+        """Return the container. ``variables`` and ``defaults`` are common to all containers of the pod; the container's
+        own variables have precedence over ``defaults``. ``allocated`` yields the pod's dynamic ports, of which the
+        container takes its own."""
         ports = [(name, env_name, value or next(allocated)) for name, env_name, value in self._ports]
         own = {env_name: str(number) for _, env_name, number in ports if env_name}
-        env = [*self._variables, *({"name": name, "value": value} for name, value in (variables | own).items())]
+        others = {name: value for name, value in defaults.items() if name not in self._own_names} | variables | own
+        env = [*self._variables, *({"name": name, "value": value} for name, value in others.items())]
         body: Json = {**self._rest, "env": env}
         numbers = {name: number for name, _, number in ports}
         body |= {name: _probe(check, numbers) for name, check in self._named_checks.items()}

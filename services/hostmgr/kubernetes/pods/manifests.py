@@ -74,10 +74,12 @@ class PodManifest:
         spec = {
             **self._spec,
             "nodeName": node,
-            "containers": [container.body(variables, allocated) for container in self._containers],
+            "containers": [container.body(variables, allocated, pod.variables) for container in self._containers],
         }
         if self._init_containers:
-            spec["initContainers"] = [container.body(variables, allocated) for container in self._init_containers]
+            spec["initContainers"] = [
+                container.body(variables, allocated, pod.variables) for container in self._init_containers
+            ]
         volumes = list[orjson.Fragment | Json](self._volumes)
         if pod.volume is not None:
             volumes.append(folder_volume(self._volumes_root, pod.volume.volume_id, is_volume_new))

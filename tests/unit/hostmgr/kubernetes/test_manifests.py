@@ -214,6 +214,22 @@ def test_a_secret_comes_from_the_cluster() -> None:
     ]
 
 
+def test_variables_of_a_launch_are_in_all_containers_and_give_way_to_their_own() -> None:
+    """A variable that a container sets keeps its value there."""
+    own = {"command": {"environment": {"variables": [{"name": "RANK", "value": "mine"}]}}}
+    made = template({**own, "initContainers": [{"name": "setup"}]})
+    launch = PodLaunch(PodId(JOB, 3, 2), made, (), variables={"RANK": "3", "WORLD_SIZE": "4"})
+
+    spec = orjson.loads(PodManifest(made, SETTINGS).body(launch, "node-1"))["spec"]
+
+    found = [
+        [(each["name"], each["value"]) for each in one["env"]] for one in spec["containers"] + spec["initContainers"]
+    ]
+    assert [[("RANK", "mine"), ("WORLD_SIZE", "4")], [("RANK", "3"), ("WORLD_SIZE", "4")]] == [
+        [(name, value) for name, value in one if not name.startswith("PELOTON")] for one in found
+    ]
+
+
 def test_secrets_of_the_job_are_files_of_all_containers() -> None:
     """The names of the Secrets identify their data; the pod has no part of that data."""
     made = template({"initContainers": [{"name": "setup"}]})

@@ -206,6 +206,17 @@ def test_the_environment(task: dict[str, Any], ports: tuple[int, ...], expected:
     assert {**IDS, **expected} == environment(task, ports)
 
 
+def test_variables_of_a_launch_give_way_to_those_of_the_command() -> None:
+    """A variable that the command sets keeps its value."""
+    task = {"command": {"environment": {"variables": [{"name": "RANK", "value": "mine"}]}}}
+    pod = launch(3, 2)._replace(variables={"RANK": "3", "WORLD_SIZE": "4"})
+    made = TaskTemplate(template(task), "west").task_info(pod, "agent-1", RESOURCES)
+    variables = made["command"]["environment"]["variables"]
+
+    assert {**IDS, "RANK": "mine", "WORLD_SIZE": "4"} == pairs(variables, "name")
+    assert 5 == len(variables)
+
+
 @pytest.mark.parametrize(
     ("ports", "allocated", "stored", "discovered"),
     [

@@ -9,7 +9,7 @@ from services.storage.migrations import job_labels
 from services.storage.migrations import operations as do
 from services.storage.migrations.operations import BIG, BIG_ZERO, BLOB, BOOL, INT, NO_TEXT, SEQ, SMALL, TEXT, UUID, ZERO
 
-revision = "0028_from_0009"
+revision = "0029_from_0009"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
@@ -128,6 +128,7 @@ TABLES = (
     ),
 )
 COLUMNS = {
+    "cluster_host": {"address": NO_TEXT},
     "host": {"to_pool": NO_TEXT},
     "host_in_pool": {"lent_by": NO_TEXT, "at_most": ZERO},
     "host_pool": {"minimum_hosts": ZERO},
@@ -166,6 +167,6 @@ def downgrade() -> None:
     for name in ("ix_job_owner", "ix_job_pool", "ix_job_state", "ix_job_type"):
         op.drop_index(name, "job")
     do.drop_tables(TABLES)
-    for table in ("host", "job_update"):
+    for table in ("cluster_host", "host", "job_update"):
         do.drop_columns(table, *COLUMNS[table])
     do.drop_counters(*COUNTERS)
