@@ -21,7 +21,7 @@ SITE ?= dist/site
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up dev test durations nightly lint types check dist web fmt proto docs site bench sim kubernetes browser screenshots clean
+.PHONY: help demo up dev test durations nightly lint types check dist web spark fmt proto docs site bench sim kubernetes browser screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -86,6 +86,10 @@ dist: $(VENV)/dev.stamp ## build a source distribution and a wheel into dist
 
 web: ## build the web pages, where Node is installed
 	@cd services/web/app && npm ci --no-audit --no-fund --silent && npm run --silent build
+
+spark: ## build and test the jar of Spark's cluster manager, where Maven and a JDK are installed
+	@cd integrations/spark && mvn -q -B package
+	@mkdir -p peloton/integrations/jars && cp integrations/spark/target/peloton-spark.jar peloton/integrations/jars/
 
 browser: $(VENV)/dev.stamp ## install Chromium for the tests of the web pages, as root on a Debian
 	@$(BIN)/python -m tests.browser.chromium

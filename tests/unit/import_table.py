@@ -77,6 +77,8 @@ MAY: dict[str, May] = {
         ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras"), ("cloudpickle", "google", "grpc")
     ),
     "peloton.integrations.joblib": May(("peloton.extras", "peloton.integrations.futures"), ("joblib",)),
+    "peloton.integrations.spark_submit": May(("peloton.integrations.spark",)),
+    "peloton.integrations.spark": May(),
     "peloton.api": May(("peloton.model", "peloton.errors"), ("google", "grpc", "grpc_tools", "yaml")),
     "peloton.integrations.launch_agent": May(("peloton.api", "peloton.client")),
     # The shell, driven by Temporal.

@@ -46,6 +46,7 @@ BY_OTHERS = {
     "joblib": "supports_retrieve_callback default_n_jobs effective_n_jobs retrieve_result_callback abort_everything "
     "ensure_ready",
     "concurrent.futures": "chunksize",
+    "programs with pyspark": "peloton_session",
     "public API": "PLACING PLACED LAUNCHING",
 }
 """Names that are used where no name is written: by libraries, and by tests that read internals."""
