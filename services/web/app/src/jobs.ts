@@ -75,6 +75,7 @@ export interface TaskRuntime {
   startTime?: string;
   completionTime?: string;
   mesosTaskId?: { value: string };
+  ports?: Record<string, number>;
 }
 
 // The filter that the address names; ``sinceS``: unix seconds of the oldest job that counts, 0 for any.

@@ -70,7 +70,8 @@ function Facts({ row }: { row: Row }) {
       {row.owner && <span>of {row.owner}</span>}
       <span>{(row.type ?? "BATCH").toLowerCase()}, priority {row.priority ?? 0}</span>
       <span>created <Time at={row.creationTime} /></span>
-      {(row.labels ?? []).map((one) => <code key={one.key}>{one.key}={one.value}</code>)}
+      {(row.labels ?? []).map((one) =>
+        /^https?:/.test(one.value ?? "") ? <a key={one.key} href={one.value} rel="noreferrer">{one.key}</a> : <code key={one.key}>{one.key}={one.value}</code>)}
       {row.type !== "EXTERNAL" && (!ENDED.includes(row.state ?? "") || canStartAgain(row)) && <a href={submitHref(row)}>edit and submit again</a>}
       {row.type === "SERVICE" && <a href={`/services/${row.id.value}`}>its rollouts and SLA</a>}
       {temporalUi && <a href={`${temporalUi}/namespaces/${encodeURIComponent(temporalNamespace || "default")}/workflows/${workflow}`}>its workflow in Temporal</a>}

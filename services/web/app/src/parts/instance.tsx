@@ -29,6 +29,9 @@ export function Instance({ job, instance, state, hasEnded }: { job: string; inst
       <p class="facts">
         <State state={runtime.state ?? state} />
         {runtime.host && <span>on <a href={hostHref(runtime.host)}>{runtime.host}</a></span>}
+        {runtime.state === "RUNNING" && Object.entries(runtime.ports ?? {}).map(([name, port]) => (
+          <a key={name} href={`http://${runtime.host}:${port}/`} rel="noreferrer">its port {name}</a>
+        ))}
         {runtime.startTime && <span>started <Time at={runtime.startTime} /></span>}
         {runtime.completionTime && <span>ended <Time at={runtime.completionTime} /></span>}
         {runtime.failureCount ? <span>failed {runtime.failureCount === 1 ? "once" : `${count(runtime.failureCount)} times`}</span> : null}
