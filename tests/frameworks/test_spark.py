@@ -17,6 +17,7 @@ import pytest
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.yaml_config import load_message
 from peloton.integrations.spark_submit import create_job, driver_job, parse
 from tests.e2e.local import Cluster, shell, temporary
 from tests.frameworks.environments import ROOT, environment
@@ -66,7 +67,8 @@ def jar() -> str:
 
 @contextmanager
 def cluster_of(tmp_path: Path, hosts: int, cpus: int = 2) -> Iterator[Cluster]:
-    lines = [f"- {{name: host-{i}, cpus: {cpus}, mem: 4000, disk: 20000}}" for i in range(hosts)]
+    shape = f"cpus: {cpus}, mem: 4000, disk: 20000, ports: [7337-7337, 31000-31100]"  # one for the shuffle service
+    lines = [f"- {{name: host-{i}, {shape}}}" for i in range(hosts)]
     (tmp_path / "hosts.yaml").write_text("\n".join(lines))
     settings = {"web": True, "hosts_file": tmp_path / "hosts.yaml", "pass_env": ("PATH", "JAVA_HOME")}
     with Cluster(temporary(tmp_path / "data", **settings)) as cluster:
@@ -160,12 +162,56 @@ def test_a_team_takes_back_half_of_the_executors_and_returns_them(tmp_path: Path
         assert sorted(cluster.run_ids(job).values()) == [1, 1, 2, 2]
 
 
+def test_idle_executors_go_and_their_shuffle_files_stay(tmp_path: Path, jar: str) -> None:
+    """Dynamic allocation stops executors that are idle, and with the last one their job; a shuffle service, which is a
+    daemon, keeps their files, so that executors of the next job read them and no task runs again."""
+    with cluster_of(tmp_path, hosts=1, cpus=4) as cluster:
+        cluster.pool("spark")
+        daemon = submit_shuffle_service(cluster, cluster.pool("daemons"))
+        cluster.wait(lambda: running(cluster, daemon) == 1, "the shuffle service", START_S)
+        settings = [
+            "spark.dynamicAllocation.enabled=true",
+            "spark.dynamicAllocation.maxExecutors=2",
+            "spark.dynamicAllocation.executorIdleTimeout=3s",
+            "spark.shuffle.service.enabled=true",
+            *SMALL,
+        ]
+        arguments = [master_of(cluster, "spark"), jar, str(tmp_path), *settings]
+        with app("rounds.py", arguments, tmp_path / "driver.log") as driver:
+            assert driver.answer()["keys"] == 1000
+            [first] = set(active_jobs(cluster)) - {daemon}
+            assert cluster.finish(first, START_S) == "KILLED"
+            (tmp_path / "go").touch()
+            found = driver.answer()
+            (tmp_path / "end").touch()
+
+        assert found["sum"] == sum(range(400_000))
+        assert (found["failed_tasks"], found["tasks"]) == (0, 8 + 8 + 8)
+        stop(cluster, daemon)
+
+
+def submit_shuffle_service(cluster: Cluster, pool: str) -> str:
+    """Create the daemon of the example, with the Spark of the tests."""
+    text = (ROOT / "examples" / "spark" / "shuffle-service.yaml").read_text()
+    assert "/opt/spark" in text
+    config = load_message(text.replace("/opt/spark", str(spark_home())), job_pb2.JobConfig)
+    config.respoolID.value = pool
+    answer = cluster.client.jobs.Create(job_pb2.CreateRequest(config=config))
+    assert not answer.HasField("error"), answer.error
+    return str(answer.jobId.value)
+
+
+def spark_home() -> Path:
+    """Return the folder of pyspark in its environment."""
+    return next(environment("spark").parents[1].glob("lib/python*/site-packages/pyspark"))
+
+
 def test_a_killed_driver_continues_from_its_checkpoint(tmp_path: Path, jar: str) -> None:
     """A driver in cluster mode that is killed amid a stream runs again, adds executors of its own to its job, and each
     word is written once."""
     python, source = environment("spark"), tmp_path / "source"
     source.mkdir()
-    for i in range(12):
+    for i in range(6):
         (source / f"{i}.txt").write_text(f"a{i} b{i} c{i}\n")
     with cluster_of(tmp_path, hosts=2) as cluster:
         cluster.pool("spark")
@@ -175,13 +221,12 @@ def test_a_killed_driver_continues_from_its_checkpoint(tmp_path: Path, jar: str)
         options += ["--num-executors", "1", "--conf", f"spark.pyspark.python={python}", str(APPS / "stream.py")]
         options += [str(source), str(tmp_path / "sink"), str(tmp_path / "checkpoint")]
         asked = parse(options)
-        home = next(python.parents[1].glob("lib/python*/site-packages/pyspark"))
-        job = create_job(asked.address, asked.pool, driver_job(asked, jar, str(home)))
+        job = create_job(asked.address, asked.pool, driver_job(asked, jar, str(spark_home())))
         commits = tmp_path / "checkpoint" / "commits"
         cluster.wait(lambda: commits.is_dir() and len(list(commits.glob("[0-9]*"))) >= 2, "two batches", START_S)
         kill_driver(job)
 
-        assert cluster.finish(job, START_S) == "SUCCEEDED"
+        assert cluster.finish(job, APP_MAX_S) == "SUCCEEDED"
         assert cluster.run_ids(job)[0] == 2
         assert len(cluster.states(job)) == 3  # the driver, an executor of each of its runs
         metadata = tmp_path / "sink" / "_spark_metadata"
@@ -191,7 +236,7 @@ def test_a_killed_driver_continues_from_its_checkpoint(tmp_path: Path, jar: str)
             for line in batch.read_text().splitlines()[1:]
         }
         words = [word for path in written for word in Path(path).read_text().split()]
-        assert sorted(words) == sorted(f"{letter}{i}" for letter in "abc" for i in range(12))
+        assert sorted(words) == sorted(f"{letter}{i}" for letter in "abc" for i in range(6))
 
 
 def active_jobs(cluster: Cluster) -> list[str]:

@@ -30,7 +30,8 @@ final class PelotonApi {
   private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(5);
   private static final int TRIES = 8;
   private static final long WAIT_MS = 250, WAIT_MAX_MS = 5_000;
-  private static final Set<Integer> REPEATED = Set.of(408, 429, 502, 503, 504);
+  private static final Set<Integer> REPEATED = Set.of(408, 429);
+  private static final int SERVER_FAULT = 500;
 
   /** An answer that is an error of the request, and not of the moment. */
   static final class ApiException extends IOException {
@@ -59,7 +60,7 @@ final class PelotonApi {
       String trouble;
       try {
         HttpResponse<byte[]> response = http.send(post, BodyHandlers.ofByteArray());
-        if (!REPEATED.contains(response.statusCode())) {
+        if (response.statusCode() < SERVER_FAULT && !REPEATED.contains(response.statusCode())) {
           return answerOf(service + "/" + method, response);
         }
         trouble = "HTTP status " + response.statusCode();

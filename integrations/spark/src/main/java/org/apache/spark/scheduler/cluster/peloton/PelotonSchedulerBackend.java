@@ -70,7 +70,7 @@ final class PelotonSchedulerBackend extends CoarseGrainedSchedulerBackend {
 
   private final AtomicBoolean isTurnDue = new AtomicBoolean();
   private final Map<String, Long> lost = new ConcurrentHashMap<>();
-  private final List<Integer> toKill = new ArrayList<>();
+  private final List<ExecutorId> toKill = new ArrayList<>();
   private volatile int target;
   private volatile boolean isStopping;
 
@@ -79,6 +79,8 @@ final class PelotonSchedulerBackend extends CoarseGrainedSchedulerBackend {
   private Instances instances;
   private int rounds;
   private int roundsSeen;
+  private Instances.Change unsent;
+  private int countBefore;
 
   PelotonSchedulerBackend(TaskSchedulerImpl taskScheduler, SparkContext context, MasterUrl master) {
     super(taskScheduler, context.env().rpcEnv());
@@ -138,7 +140,7 @@ final class PelotonSchedulerBackend extends CoarseGrainedSchedulerBackend {
   public Future<Object> doKillExecutors(Seq<String> executorIds) {
     synchronized (toKill) {
       for (String id : CollectionConverters.asJava(executorIds)) {
-        toKill.add(ExecutorId.parse(id).instance());
+        toKill.add(ExecutorId.parse(id));
       }
     }
     return takeTurnSoon();
@@ -170,6 +172,7 @@ final class PelotonSchedulerBackend extends CoarseGrainedSchedulerBackend {
     }
     try {
       if (job != null) {
+        send();
         instances.observe(job.states());
         checkFailures();
       }
@@ -187,9 +190,13 @@ final class PelotonSchedulerBackend extends CoarseGrainedSchedulerBackend {
   }
 
   private void kill() throws IOException, InterruptedException {
-    List<Integer> killed;
+    List<Integer> killed = new ArrayList<>();
     synchronized (toKill) {
-      killed = List.copyOf(toKill);
+      for (ExecutorId executor : toKill) {
+        if (!isOfClosedJob(executor)) {
+          killed.add(executor.instance());
+        }
+      }
       toKill.clear();
     }
     if (job != null && !killed.isEmpty()) {
@@ -257,27 +264,38 @@ final class PelotonSchedulerBackend extends CoarseGrainedSchedulerBackend {
       closeJob();
       return;
     }
-    if (!change.stopped().isEmpty()) {
-      job.stop(change.stopped());
+    unsent = change;
+    countBefore = before;
+    send();
+  }
+
+  /** Carry out what has been decided; a turn that fails leaves it to the next one, for repeating it does no harm. */
+  private void send() throws IOException, InterruptedException {
+    if (unsent == null) {
+      return;
     }
-    if (!change.started().isEmpty()) {
-      job.start(change.started());
+    if (!unsent.stopped().isEmpty()) {
+      job.stop(unsent.stopped());
     }
-    if (change.count() > before && !job.grow(before, change.count())) {
+    if (!unsent.started().isEmpty()) {
+      job.start(unsent.started());
+    }
+    if (unsent.count() > countBefore && !job.grow(countBefore, unsent.count())) {
       taskScheduler.error("job " + job.id() + " has been stopped, and with it the executors");
     }
+    unsent = null;
   }
 
   private void closeJob() throws IOException, InterruptedException {
     job.stop();
     registered();
     for (String id : lost.keySet()) {
-      lost.remove(id);
-      removeExecutor(id, new ExecutorProcessLost("its job was stopped", Option.empty(), false));
+      roundsSeen = Math.max(roundsSeen, ExecutorId.parse(id).round());
     }
     rounds = roundsSeen;
     job = null;
     instances = null;
+    unsent = null;
   }
 
   private void releaseAll() {
@@ -320,20 +338,38 @@ final class PelotonSchedulerBackend extends CoarseGrainedSchedulerBackend {
   private void explainLosses() throws IOException, InterruptedException {
     int asked = 0;
     for (Map.Entry<String, Long> one : lost.entrySet()) {
-      if (job == null || ++asked > LOST_PER_TURN_MAX) {
+      if (++asked > LOST_PER_TURN_MAX) {
         return;
       }
-      ExecutorId executor = ExecutorId.parse(one.getKey());
-      Optional<ExecutorLossReason> reason =
-          LossReasons.of(job.events(executor.instance(), executor.round() - rounds));
+      Optional<ExecutorLossReason> reason = reasonOf(ExecutorId.parse(one.getKey()));
       if (reason.isEmpty() && System.currentTimeMillis() - one.getValue() > END_REPORTED_WITHIN_MS) {
-        reason = Optional.of(new ExecutorProcessLost("its host or the network is away", Option.empty(), false));
+        reason = Optional.of(innocent("its host or the network is away"));
       }
       if (reason.isPresent()) {
         lost.remove(one.getKey());
         removeExecutor(one.getKey(), reason.get());
       }
     }
+  }
+
+  private Optional<ExecutorLossReason> reasonOf(ExecutorId executor) throws IOException, InterruptedException {
+    if (isOfClosedJob(executor)) {
+      return Optional.of(innocent("its job was stopped"));
+    }
+    try {
+      return LossReasons.of(job.events(executor.instance(), executor.round() - rounds));
+    } catch (PelotonApi.ApiException refusal) {
+      LOG.warn("No events of executor {}: {}", executor, refusal.getMessage());
+      return Optional.empty();
+    }
+  }
+
+  private boolean isOfClosedJob(ExecutorId executor) {
+    return job == null || executor.round() <= rounds;
+  }
+
+  private static ExecutorLossReason innocent(String why) {
+    return new ExecutorProcessLost(why, Option.empty(), false);
   }
 
   /** Disables an executor that disconnects until Peloton has said why. */
