@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from cli.admin_deploy import deploy
 from cli.admin_workers import worker
 from cli.check_store import check_store
 from cli.command import Group, verb_commands
@@ -22,7 +23,7 @@ components_argument = click.argument("components", metavar="COMPONENT...", nargs
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Lock components, check the database, upgrade its schema, promote workers.
+    """Lock components, check the database, upgrade its schema, promote workers, deploy control planes.
 
     COMPONENT is one or more of GoalStateEngine, Read, Write, Kill, Launch.
     """
@@ -30,6 +31,7 @@ def admin() -> None:
 
 admin.add_command(check_store)
 admin.add_command(worker)
+admin.add_command(deploy)
 admin.add_command(upgrade_schema)
 
 

@@ -33,7 +33,11 @@ ENTRIES = {
     "volume": Entry("cli.volume", "volume", "Show the volumes of services, and delete them."),
     "migrate": Entry("cli.migration", "start"),
     "migration": Entry("cli.migration", "migration", "Move services and pools to other clusters."),
-    "admin": Entry("cli.admin", "admin", "Lock components, check the database, upgrade its schema, promote workers."),
+    "admin": Entry(
+        "cli.admin",
+        "admin",
+        "Lock components, check the database, upgrade its schema, promote workers, deploy control planes.",
+    ),
     "schema": Entry("cli.schema", "schema", "Print the JSON schema of job, service or pool files, for editors."),
     "examples": Entry("cli.examples", "examples", "Copy the example files into a folder."),
     "version": Entry("cli.version", "version", "Print the version."),

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.healthcheck import main
 from peloton.errors import Unavailable
 from services import health_file, ticks
 from services.health import PROBE_PERIOD_S, ProcessHealth, heartbeat, probing
 from services.health_file import Health
+from services.healthcheck import main
 from services.leader import LeaderElection
 from services.leading import Leading, lead_when_elected
 from tests.unit.lease_table import Table

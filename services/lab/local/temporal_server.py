@@ -100,3 +100,9 @@ def without_client_configuration(environment: Mapping[str, str]) -> dict[str, st
     one."""
     taken = {name: None for name in environment if name.startswith("TEMPORAL_")}
     return {**taken, "TEMPORAL_CONFIG_FILE": os.devnull}
+
+
+if __name__ == "__main__":
+    # `python -m services.lab.local.temporal_server HOST:PORT UI-PORT STORE` becomes the server.
+    given_command = server_command(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    os.execv(given_command[0], given_command)  # noqa: S606

@@ -55,7 +55,7 @@ SERVICES = {
 }
 
 Status = tuple[grpc.StatusCode, str] | tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]
-Answer = Message | Status | Callable[[Any], Message] | list[Message | Status]
+Answer = Message | Status | Callable[[Any], Message | Status] | list[Message | Status]
 
 
 class Call(NamedTuple):
@@ -99,12 +99,14 @@ class FakeApi:
         self.calls.append(Call(method, request, headers, context.time_remaining()))
         answers = self.answers.get(method, [(grpc.StatusCode.INTERNAL, f"no answer given for {method}")])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if callable(answer):
+            answer = answer(request)
         if isinstance(answer, tuple):
             context.set_trailing_metadata(trailing_metadata(answer))
             context.abort(*answer[:2])
         if isinstance(answer, list):
             return self.stream(answer, context)
-        return answer(request) if callable(answer) else answer
+        return answer
 
     def stream(self, answers: list[Message | Status], context: Any) -> Iterator[Message]:
         for answer in answers:

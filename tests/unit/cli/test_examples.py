@@ -9,13 +9,15 @@ from pathlib import Path
 import click
 import pytest
 
-from cli import reference
+from cli import admin_deploy, reference
 from cli.main import peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.yaml_config import load_message
+from peloton.deployment.description import parse
+from peloton.deployment.parts import parts_of
 from services.lab.shared.hosts import load_hosts
 
 ROOT = Path(__file__).parents[3]
@@ -47,10 +49,12 @@ SERVICES = ["examples/services/web.yaml", "examples/udeploy/web.yaml"]
 FAILOVER = ["examples/failover-capacity/front.yaml", "examples/failover-capacity/front-failover.yaml"]
 DATABASES = ["examples/database/database.yaml"]
 DAEMONS = ["examples/daemon.yaml"]
+DEPLOYMENTS = ["examples/peloton-on-peloton/west.yaml", "examples/peloton-on-peloton/virtual.yaml"]
 JOBS = [
     path
     for path in EXAMPLES
-    if path not in [*POOLS, *HOSTS, *SIMULATIONS, *SERVICES, *FAILOVER, *DATABASES, *DAEMONS, *ELASTIC_JOBS]
+    if path
+    not in [*POOLS, *HOSTS, *SIMULATIONS, *SERVICES, *FAILOVER, *DATABASES, *DAEMONS, *DEPLOYMENTS, *ELASTIC_JOBS]
 ]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
@@ -60,6 +64,14 @@ def test_pools_load(path: str, name: str) -> None:
     """Each pool keeps its reservations below its limits."""
     pool = load_message(ROOT / path, respool_pb2.ResourcePoolConfig)
     assert (name, []) == (pool.name, [each.kind for each in pool.resources if each.reservation > each.limit])
+
+
+@pytest.mark.parametrize("path", DEPLOYMENTS)
+def test_deployments_load(path: str) -> None:
+    """Each deployment keeps the rules, and runs the roles that a Peloton needs."""
+    deployment = parse(admin_deploy.load(ROOT / path), "peloton")
+
+    assert {"resmgr", "hostmgr", "api", "worker"} < {part.name for part in parts_of(deployment)}
 
 
 @pytest.mark.parametrize("path", JOBS)
