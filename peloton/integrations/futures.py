@@ -31,8 +31,8 @@ from peloton.errors import PelotonError
 from peloton.extras import missing_extra
 from peloton.integrations import futures_worker
 from peloton.integrations.futures_calls import Call, Calls
-from peloton.integrations.futures_server import ResultServer, local_address
-from peloton.integrations.instances import Counts, Instances, InstanceSpec
+from peloton.integrations.futures_server import ResultServer
+from peloton.integrations.instances import Counts, Instances, InstanceSpec, local_address
 
 try:
     import cloudpickle
@@ -175,7 +175,7 @@ class PelotonExecutor(Executor):
             if counts is not None and has_calls and (fault := self._fault(counts)):
                 self._calls.break_off(fault)
                 return wanted
-            asked = 0 if counts is None or counts.has_ended else instances_wanted(counts)
+            asked = 0 if counts is None or counts.has_ended else count_wanted(counts)
             self._instances.add(wanted - asked)
             self._job_with_calls = self.job_id if has_calls else ""
             return max(asked, wanted)
@@ -241,6 +241,6 @@ def worker_spec(spec: InstanceSpec, python: str, address: str, token: str) -> In
     )
 
 
-def instances_wanted(counts: Counts) -> int:
+def count_wanted(counts: Counts) -> int:
     """Return the instances that run or have failed: more of them would not do better."""
     return counts.instance_count - counts.by_state.get("SUCCEEDED", 0) - counts.by_state.get("KILLED", 0)

@@ -141,11 +141,3 @@ def set_unlimited(connection: Connection) -> None:
     stream = socket.socket(fileno=connection.fileno())
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
     stream.detach()
-
-
-def local_address(api: str) -> str:
-    """Return the address of this host from which it reaches the API, at which pods most likely reach it."""
-    host, _, port = api.partition(",")[0].strip().rpartition(":")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, int(port)))  # sends nothing
-        return str(probe.getsockname()[0])

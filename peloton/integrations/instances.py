@@ -14,6 +14,7 @@ then creates a new one.
 
 from __future__ import annotations
 
+import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +44,8 @@ class InstanceSpec:
 
     ``command`` runs in a shell, and ends the instance when it ends; ``PELOTON_JOB_ID`` and ``PELOTON_INSTANCE_ID`` name
     the instance. Without ``image`` it runs on the files of the host. Failed runs are repeated up to ``failures_max``
-    times, and preempted ones when there is capacity again. SIGKILL follows SIGTERM after ``grace_s``.
+    times, and preempted ones when there is capacity again, unless the instance ``ends_when_preempted``. SIGKILL follows
+    SIGTERM after ``grace_s``.
     """
 
     command: str = ""
@@ -55,6 +57,7 @@ class InstanceSpec:
     image: str = ""
     preemptible: bool = True
     revocable: bool = False
+    ends_when_preempted: bool = False
     failures_max: int = 3
     grace_s: int = 30
     ports: Sequence[str] = ()
@@ -77,6 +80,8 @@ class InstanceSpec:
             "killGracePeriodSeconds": self.grace_s,
             "revocable": self.revocable,
         }
+        if self.ends_when_preempted:
+            task["preemptionPolicy"] = {"killOnPreempt": True}
         if self.image:
             docker = {"type": "DOCKER", "docker": {"name": self.image}}
             task["container"] = {"type": "MESOS", "mesos": {"image": docker}}
@@ -270,3 +275,11 @@ def ranges_of(numbers: Iterable[int]) -> list[task_pb2.InstanceRange]:
         else:
             spans.append([number, number + 1])
     return [task_pb2.InstanceRange(**{"from": begin, "to": end}) for begin, end in spans]
+
+
+def local_address(api: str) -> str:
+    """Return the address of this host from which it reaches the API, at which pods most likely reach it."""
+    host, _, port = api.partition(",")[0].strip().rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, int(port)))  # sends nothing
+        return str(probe.getsockname()[0])

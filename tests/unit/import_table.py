@@ -77,6 +77,11 @@ MAY: dict[str, May] = {
     "peloton.integrations": May(
         ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras"), ("cloudpickle", "google", "grpc")
     ),
+    "peloton.integrations.dask": May(
+        ("peloton.client", "peloton.errors", "peloton.extras", "peloton.integrations.instances"),
+        ("distributed", "grpc", "tornado"),
+    ),
+    "peloton.integrations.dask_worker": May((), ("distributed",)),
     "peloton.integrations.joblib": May(("peloton.extras", "peloton.integrations.futures"), ("joblib",)),
     "peloton.integrations.spark_submit": May(("peloton.integrations.spark",)),
     "peloton.integrations.spark": May(),

@@ -47,6 +47,7 @@ BY_OTHERS = {
     "ensure_ready",
     "concurrent.futures": "chunksize",
     "programs with pyspark": "peloton_session",
+    "dask": "PelotonCluster scale_down",
     "public API": "PLACING PLACED LAUNCHING",
 }
 """Names that are used where no name is written: by libraries, and by tests that read internals."""
