@@ -12,7 +12,6 @@ from cli.errors import Failed, is_rpc_error
 from cli.pools import ROOT_ID, pool_id_at
 from cli.refusals import raise_if_refused
 from cli.settings import Settings
-from cli.watching import AWAY_CODES
 from cli.wire import v0, v1
 from peloton.deployment.parts import DISK_MIB, ORDER, Part
 from peloton.deployment.plan import Observed
@@ -113,13 +112,15 @@ class Deployed:
 
     def _wait(self, part: str, is_done: Callable[[v1.job_svc.GetJobResponse | None], bool], max_s: float) -> None:
         """Wait for a condition, also while the outer Peloton does not answer."""
+        from peloton.client import is_away
+
         deadline_s = time.monotonic() + max_s
         while time.monotonic() < deadline_s:
             try:
                 if is_done(self.read(part)):
                     return
             except Exception as error:
-                if not is_rpc_error(error) or error.code().name not in AWAY_CODES:
+                if not is_rpc_error(error) or not is_away(error):
                     raise
             time.sleep(POLL_S)
         raise Failed(
