@@ -16,12 +16,13 @@ STEP_S ?=
 STEPS ?=
 ROUGH ?=
 SITE ?= dist/site
+PARTS ?=
 
 # Every process of a test run would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up dev test durations nightly lint types check dist web spark fmt proto docs site bench sim kubernetes browser screenshots clean
+.PHONY: help demo up dev test durations nightly lint types check dist clients web spark fmt proto docs site bench sim kubernetes browser screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -83,6 +84,9 @@ kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the t
 dist: $(VENV)/dev.stamp ## build a source distribution and a wheel into dist
 	@rm -rf dist
 	@$(BIN)/python -m hatchling build
+
+clients: $(VENV)/dev.stamp ## build the clients of Go and Java and the archive of .proto files into dist, or PARTS
+	@$(BIN)/python -m clients.build $(PARTS)
 
 web: ## build the web pages, where Node is installed
 	@cd services/web/app && npm ci --no-audit --no-fund --silent && npm run --silent build
