@@ -1,7 +1,8 @@
-"""The archive of public .proto files, from which any language makes a client."""
+"""The archive of public .proto files, and what clients of other languages have in common with that of Python."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from clients.build import build_protos, main, public_protos, read_version
+from clients.build import GO, JAVA, build_protos, main, public_protos, read_version
+from peloton.client.repeats import METHODS, Repeat
 
 
 def test_the_archive_compiles_by_itself(tmp_path: Path) -> None:
@@ -43,3 +45,14 @@ def test_an_unknown_client_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
         main(["rust"])
 
     assert "unknown parts rust; known parts: protos, go, java" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", [GO / "client.go", JAVA / "src/main/java/peloton/client/Repeats.java"])
+def test_other_languages_repeat_reads_alone(source: Path) -> None:
+    """Each method whose name begins as a read does is one by the table of Python."""
+    [found] = re.findall(r"(?:readPrefixes = |READS = List\.of).*?((?:\"\w+\",? ?)+)", source.read_text())
+    prefixes = tuple(re.findall(r"\w+", found))
+    kinds = [repeat for methods in METHODS.values() for name, repeat in methods.items() if name.startswith(prefixes)]
+
+    assert len(kinds) > 50
+    assert set(kinds) == {Repeat.READ}
