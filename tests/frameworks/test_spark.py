@@ -114,7 +114,7 @@ def app(name: str, arguments: list[str], log: Path) -> Iterator[App]:
         assert running.process.wait(APP_MAX_S) == 0, log.read_text()[-6000:]
     finally:
         running.process.kill()
-        running.process.wait()
+        running.process.communicate()
 
 
 def test_a_sort_spills_and_survives_the_loss_of_an_agent(tmp_path: Path, jar: str) -> None:
