@@ -23,7 +23,8 @@ for setting in [
     "spark.executor.memory=512m",
     "spark.executor.memoryOverhead=200m",
     f"spark.executor.instances={executors}",
-    "spark.sql.shuffle.partitions=4",
+    "spark.sql.shuffle.partitions=2",
+    "spark.memory.fraction=0.4",
     "spark.sql.adaptive.enabled=false",
     *settings,
 ]:

@@ -14,6 +14,10 @@ import scala.Tuple2;
 final class ExecutorPod {
   private static final long OVERHEAD_MIN_MIB = 384;
   private static final double OVERHEAD_FACTOR = 0.1;
+
+  /** A run that was lost with its host is repeated; after one that failed the driver decides. */
+  private static final int FAILURES_MAX = 1;
+
   private static final String IMAGE_SPARK_HOME = "/opt/spark";
 
   /**
@@ -86,6 +90,7 @@ final class ExecutorPod {
     environment(driverUrl, appId, rounds).forEach((key, value) -> variables.addObject().put("name", key).put("value", value));
     config.put("killGracePeriodSeconds", conf.getTimeAsSeconds("spark.peloton.executor.gracePeriod", "30s"));
     config.put("revocable", conf.getBoolean("spark.peloton.executor.revocable", false));
+    config.putObject("restartPolicy").put("maxFailures", FAILURES_MAX);
     config.putObject("preemptionPolicy").put("type", "TYPE_PREEMPTIBLE");
     Map<String, String> constraints = pairs("spark.peloton.executor.constraints");
     if (!constraints.isEmpty()) {

@@ -72,6 +72,11 @@ class ExecutorPodTest {
   }
 
   @Test
+  void aFailedExecutorIsReplacedByTheDriverAndALostOneByPeloton() {
+    assertEquals(1, config(512).at("/restartPolicy/maxFailures").asInt());
+  }
+
+  @Test
   void revocableIsAChoice() {
     assertFalse(config(512).path("revocable").asBoolean());
     assertTrue(config(512, "spark.peloton.executor.revocable", "true").path("revocable").asBoolean());
