@@ -159,8 +159,7 @@ async def start(
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is in use.
 
     ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
-    ``bounds`` limit the backlog. ``temporal`` has its address and namespace, and ``watch``,
-    ``workers`` and ``schedules`` access it."""
+    ``bounds`` limit the backlog. ``temporal`` describes Temporal; ``watch``, ``workers``, ``schedules`` access it."""
     calls, channels = Calls(), AsyncLeaderChannels(leader, clusters)
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
