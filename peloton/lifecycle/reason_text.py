@@ -302,6 +302,8 @@ def _grounds_text(grounds: Grounds, names: Names) -> str:
             f"{asked}its priority is {grounds.priority}, this one's {grounds.own_priority}, "
             f"and {held} of the {grounds.rule} {bound} is used"
         )
+    if grounds.is_inside and grounds.priority == grounds.own_priority:  # only a gang evicts its equals: its own extras
+        return f"{asked}it is the gang of this pod, and {held} of the {grounds.rule} {bound} is used"
     return f"{asked}{grounds.pool_path} holds {held} and is entitled to {bound}"
 
 

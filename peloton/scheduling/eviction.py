@@ -38,13 +38,19 @@ class PreemptionPolicy(Protocol):
 
 
 class PriorityFifo:
-    """Evict revocable gangs first, READY before launched, then the lowest priority, then the latest in the queue."""
+    """Evict revocable gangs first, READY before launched, then the lowest priority, then the latest in the queue: of a
+    job the pods beyond its gang, the highest instance first, before the gang.
+
+    A gang of a higher priority may evict another, and a gang the pods of its own job beyond it: they are of no use
+    without it, and may have been admitted while it ran again."""
 
     def order(self, held: HeldRun) -> tuple[int, ...]:
         run = held.run
         return (not run.revocable, held.is_launched, run.priority, -run.queue_seq, -run.start)
 
     def may_evict(self, waiting: GangRun, held: GangRun) -> bool:
+        if held.job_id == waiting.job_id:
+            return held.gang_size == 1 < waiting.gang_size
         return held.priority < waiting.priority
 
 

@@ -89,7 +89,7 @@ def _run(row: Row) -> GangRun:
     flags = row["flags"].split()
     return GangRun(
         JobId(row["job"]),
-        0,
+        int(row.get("start") or 0),
         int(row.get("gangs") or 1),
         int(row.get("size") or 1),
         tuple(amounts(row["need"])),
