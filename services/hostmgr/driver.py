@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from peloton.api.convert import collect_labels, volume_spec
@@ -219,7 +218,8 @@ class PodTemplate:
         return {name: number for (name, _), number in zip(self.dynamic_ports, allocated, strict=True)}
 
 
-NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+Variables = tuple[tuple[str, str], ...]
+"""Names and values: a tuple, so that launches can be hashed."""
 
 
 class PodLaunch(NamedTuple):
@@ -231,7 +231,7 @@ class PodLaunch(NamedTuple):
     ports: tuple[int, ...]
     volume: VolumeRecord | None = None
     factors: Factors = AT_PAR
-    variables: Mapping[str, str] = NO_VARIABLES
+    variables: Variables = ()
 
     @property
     def taken(self) -> Resources:

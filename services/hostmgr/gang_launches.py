@@ -20,11 +20,9 @@ from peloton.lifecycle.discovery import (
 )
 from peloton.model.host import PlacedPod, Placement
 from peloton.model.job import JobRecord
-from services.hostmgr.driver import PodTemplate
+from services.hostmgr.driver import PodTemplate, Variables
 from services.hostmgr.hosts.host_addresses import HostAddresses
 from services.storage.pods.pods import Pods
-
-Variables = Mapping[str, str]
 
 
 class GangLaunches:
@@ -55,7 +53,7 @@ class GangLaunches:
         peers = {instance: self._peer(host, pod, templates[instance]) for instance, (host, pod) in pods.items()}
         asked = {instance: _conventions(templates[instance]) for instance in pods}
         ranks, bounds = range(job.gang_size), Bounds.of(job)
-        found: dict[int, Variables] = {}
+        found: dict[int, dict[str, str]] = {}
         if 0 in peers:
             generation = max(pods[rank][1].run_id for rank in ranks)
             launch = Launch(generation, bounds, [peers[rank] for rank in ranks], asked)
@@ -64,7 +62,7 @@ class GangLaunches:
             generation, coordinator = self._pods.gang_lead(job)
             of_extra = partial(extra_variables, generation, bounds, coordinator=coordinator)
             found |= {instance: of_extra(peers[instance], asked=asked[instance]) for instance in extras}
-        return {instance: {**self._always, **own} for instance, own in found.items()}
+        return {instance: (*(self._always | own).items(),) for instance, own in found.items()}
 
     def _peer(self, hostname: str, pod: PlacedPod, template: PodTemplate) -> Peer:
         port = choose_port(template.ports(pod.ports))

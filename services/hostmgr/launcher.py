@@ -11,7 +11,7 @@ from peloton.model.host import LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import Cause, PodState, PodStatus
-from services.hostmgr.driver import NO_VARIABLES, Claim, ClusterDriver, HostLaunch, PodLaunch, PodTemplate
+from services.hostmgr.driver import Claim, ClusterDriver, HostLaunch, PodLaunch, PodTemplate
 from services.hostmgr.gang_launches import GangLaunches
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.in_flight import InFlight
@@ -123,7 +123,7 @@ class Launcher:
                         pod.ports,
                         volumes.get(pod.instance_id),
                         claims[placement.hostname].factors,
-                        variables.get(pod.instance_id, NO_VARIABLES),
+                        variables.get(pod.instance_id, ()),
                     )
                     for pod in placement.pods
                     if pod.instance_id in taken

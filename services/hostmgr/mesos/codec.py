@@ -144,7 +144,7 @@ class TaskTemplate:
         name = f"{self._job_id}-{instance_id}"
         environment = [
             *self._command_env,
-            *({"name": name, "value": value} for name, value in pod.variables.items() if name not in self._own_names),
+            *({"name": name, "value": value} for name, value in pod.variables if name not in self._own_names),
             {"name": "PELOTON_JOB_ID", "value": self._job_id},
             {"name": "PELOTON_INSTANCE_ID", "value": str(instance_id)},
             {"name": "PELOTON_TASK_ID", "value": name},

@@ -25,7 +25,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Launches:
     launch = MesosDriver.launch
 
     def record(self: MesosDriver, hosts: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
-        found.update({pod.pod_id: (pod.variables, pod.ports) for _, pods in hosts for pod in pods})
+        found.update({pod.pod_id: (dict(pod.variables), pod.ports) for _, pods in hosts for pod in pods})
         return launch(self, hosts)
 
     monkeypatch.setattr(MesosDriver, "launch", record)

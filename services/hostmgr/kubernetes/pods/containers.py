@@ -18,6 +18,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.lifecycle.host_pools import scale_request
 from peloton.model.host_pool import AT_PAR, Factors
 from peloton.model.resources import Resources, compute_needed, without_licenses
+from services.hostmgr.driver import Variables
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.statuses import GPU
 from services.hostmgr.kubernetes.pods.volumes import PodVolumes
@@ -65,13 +66,13 @@ class ContainerManifest:
         """Checks of a named port, whose number differs between pods."""
         self._rest = {key: orjson.Fragment(orjson.dumps(value)) for key, value in rest.items()}
 
-    def body(self, variables: dict[str, str], allocated: Iterator[int], defaults: Mapping[str, str]) -> Json:
+    def body(self, variables: dict[str, str], allocated: Iterator[int], defaults: Variables) -> Json:
         """Return the container. ``variables`` and ``defaults`` are common to all containers of the pod; the container's
         own variables have precedence over ``defaults``. ``allocated`` yields the pod's dynamic ports, of which the
         container takes its own."""
         ports = [(name, env_name, value or next(allocated)) for name, env_name, value in self._ports]
         own = {env_name: str(number) for _, env_name, number in ports if env_name}
-        others = {name: value for name, value in defaults.items() if name not in self._own_names} | variables | own
+        others = {name: value for name, value in defaults if name not in self._own_names} | variables | own
         env = [*self._variables, *({"name": name, "value": value} for name, value in others.items())]
         body: Json = {**self._rest, "env": env}
         numbers = {name: number for name, _, number in ports}

@@ -218,7 +218,7 @@ def test_variables_of_a_launch_are_in_all_containers_and_give_way_to_their_own()
     """A variable that a container sets keeps its value there."""
     own = {"command": {"environment": {"variables": [{"name": "RANK", "value": "mine"}]}}}
     made = template({**own, "initContainers": [{"name": "setup"}]})
-    launch = PodLaunch(PodId(JOB, 3, 2), made, (), variables={"RANK": "3", "WORLD_SIZE": "4"})
+    launch = PodLaunch(PodId(JOB, 3, 2), made, (), variables=(("RANK", "3"), ("WORLD_SIZE", "4")))
 
     spec = orjson.loads(PodManifest(made, SETTINGS).body(launch, "node-1"))["spec"]
 

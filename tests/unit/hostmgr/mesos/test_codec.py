@@ -209,7 +209,7 @@ def test_the_environment(task: dict[str, Any], ports: tuple[int, ...], expected:
 def test_variables_of_a_launch_give_way_to_those_of_the_command() -> None:
     """A variable that the command sets keeps its value."""
     task = {"command": {"environment": {"variables": [{"name": "RANK", "value": "mine"}]}}}
-    pod = launch(3, 2)._replace(variables={"RANK": "3", "WORLD_SIZE": "4"})
+    pod = launch(3, 2)._replace(variables=(("RANK", "3"), ("WORLD_SIZE", "4")))
     made = TaskTemplate(template(task), "west").task_info(pod, "agent-1", RESOURCES)
     variables = made["command"]["environment"]["variables"]
 
