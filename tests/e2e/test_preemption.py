@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.gang import gang_pb2
 from peloton.api.v0.history import history_pb2
 from peloton.api.v0.task import task_pb2
 from services.storage.storage import Storage
@@ -88,6 +90,34 @@ def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
         )
     stop(cluster, big)
     delete_pools(cluster, f"/lender-{victim}", f"/borrower-{victim}")
+
+
+def count_live(cluster: Cluster, job: str) -> tuple[int, int]:
+    """Return the live members of a gang with consecutive ranks, and its generation, as its pods see them."""
+    gang = cluster.client.gangs.GetGang(gang_pb2.GetGangRequest(jobId=peloton_pb2.JobID(value=job)))
+    ranks = [member.rank for member in gang.members if member.isLive]
+    extras = [rank for rank in ranks if rank >= gang.minimum]
+    assert extras == list(range(gang.minimum, gang.minimum + len(extras)))
+    return len(ranks), gang.generation
+
+
+def test_an_elastic_gang_shrinks_to_its_minimum_and_grows_back(cluster: Cluster) -> None:
+    """A pool takes its reservation back: the pods beyond the gang of another pool leave, and return afterwards. The
+    gang runs on in its first generation, and those that ask see the members that are left."""
+    cpus, size = int(cluster.capacity()), 4
+    owner, borrower = cluster.pool("owner", own_cpu=cpus - size), cluster.pool("elastic", own_cpu=size)
+    elastic = cluster.submit(borrower, **pods(cpus, sla={"minimumRunningInstances": size}))
+    cluster.wait(lambda: count_live(cluster, elastic) == (cpus, 1), "a gang at its maximum")
+
+    own = cluster.submit(owner, **pods(cpus - size))
+    wait_running(cluster, own, cpus - size, "the owner's pods running")
+    cluster.wait(lambda: count_live(cluster, elastic) == (size, 1), "a gang at its minimum")
+    stop(cluster, own)
+
+    cluster.wait(lambda: count_live(cluster, elastic) == (cpus, 1), "a gang at its maximum again")
+    assert sorted(list_evicted(cluster, elastic)) == list(range(size, cpus))
+    stop(cluster, elastic)
+    delete_pools(cluster, "/owner", "/elastic")
 
 
 def test_urgent_gang_goes_first_in_its_pool(cluster: Cluster) -> None:
