@@ -1,7 +1,7 @@
 """``peloton job create --template``: job files for learning, whose lines say which option sets them.
 
-A template is the file ``examples/learning/NAME.yaml``. A line ``key: value  # --option`` takes its value from the
-option. What is created is what ``--print`` writes.
+A template is the file ``examples/learning/templates/NAME.yaml``. A line ``key: value  # --option`` takes its value from
+the option. What is created is what ``--print`` writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import click
 from cli.examples import EXAMPLES
 from cli.params import CountType, Function, together
 
-FOLDER = EXAMPLES / "learning"
+FOLDER = EXAMPLES / "learning" / "templates"
 OPTIONS = ["name", "count", "min-count", "cpus", "memory", "gpus", "python", "program", "checkpoints"]
 """The options that set lines, by their names without dashes."""
 NEEDED = "program"

@@ -2,6 +2,7 @@
 
 python -m peloton.integrations.launch_agent serve       run commands in this pod until ``stop``
 python -m peloton.integrations.launch_agent run peer2 COMMAND...
+python -m peloton.integrations.launch_agent hosts       print the live pods, as Horovod's discovery script
 python -m peloton.integrations.launch_agent stop        end all that serve
 
 Each pod serves at its own address of the gang. A caller proves that it has the key of the gang, a file that all pods
@@ -48,8 +49,19 @@ def own_instance() -> int:
 
 
 def list_addresses() -> dict[int, str]:
-    """Return the addresses of the members by instance."""
-    return dict(enumerate(os.environ["PELOTON_GANG_PEERS"].split(",")))
+    """Return the addresses of live pods by instance: from the environment, which has those of a gang that is not large,
+    or from the API if the job has others too."""
+    is_whole = os.environ["PELOTON_GANG_MAXIMUM"] == os.environ["PELOTON_GANG_MINIMUM"]
+    if is_whole and (peers := os.environ.get("PELOTON_GANG_PEERS")):
+        return dict(enumerate(peers.split(",")))
+    from peloton.api.v0.gang import gang_pb2
+    from peloton.client import Client
+
+    request = gang_pb2.GetGangRequest()
+    request.jobId.value = os.environ["PELOTON_JOB_ID"]
+    with Client(os.environ["PELOTON_ADDRESS"]) as client:
+        members = client.gangs.GetGang(request).members
+    return {member.instanceId: f"{member.address}:{member.port}" for member in members if member.isLive}
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -230,12 +242,14 @@ def main(arguments: Sequence[str]) -> NoReturn:
         case ["serve"]:
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
             serve()
+        case ["hosts"]:
+            print("\n".join(f"{PEER}{instance}:1" for instance in list_addresses()))
         case ["stop"]:
             stop()
         case ["run", peer, *command] if command:
             sys.exit(run(peer, command))
         case _:
-            sys.exit(f"usage: python -m {__spec__.name} serve | stop | run {PEER}N COMMAND...")
+            sys.exit(f"usage: python -m {__spec__.name} serve | hosts | stop | run {PEER}N COMMAND...")
     sys.exit(0)
 
 

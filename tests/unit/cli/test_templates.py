@@ -1,4 +1,4 @@
-"""``peloton job create --template``: the files of examples/learning, their options, and refusals of bad ones."""
+"""``peloton job create --template``: the files of the templates, their options, and refusals of bad ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_template_is_a_job_file_that_print_writes_unchanged(name: str, run: Ru
     assert ["gang"] == [port.name for port in config.defaultConfig.ports]
     assert config.defaultConfig.restartPolicy.maxFailures > 0
     assert 2 <= config.sla.minimumRunningInstances <= config.instanceCount
-    assert (FOLDER / next(re.finditer(r"train_\w+\.py", printed.stdout)).group()).exists()
+    assert (FOLDER.parent / next(re.finditer(r"train_\w+\.py", printed.stdout)).group()).exists()
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

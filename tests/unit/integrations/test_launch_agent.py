@@ -33,6 +33,8 @@ class Gang:
             "PATH": os.environ["PATH"],
             "PELOTON_INSTANCE_ID": str(instance),
             "PELOTON_GANG_ADDRESS": self.addresses[instance],
+            "PELOTON_GANG_MINIMUM": str(MEMBERS),
+            "PELOTON_GANG_MAXIMUM": str(MEMBERS),
             "PELOTON_GANG_PEERS": ",".join(self.addresses),
             launch_agent.KEY_FILE: str(self.folder / key),
         }
@@ -61,6 +63,11 @@ def test_a_command_runs_in_the_other_pod(gang: Gang) -> None:
     assert gang.run("run", "peer1", text) == (7, "from 1\n", "bad\n")
     assert gang.run("run", "peer0", text) == (7, "from 0\n", "bad\n")
     assert gang.run("run", "peer1", "kill -9 $$")[0] == 128 + signal.SIGKILL
+
+
+def test_the_members_are_listed_for_horovod(gang: Gang) -> None:
+    """Each has a name and one slot."""
+    assert gang.run("hosts") == (0, "peer0:1\npeer1:1\n", "")
 
 
 def test_the_agent_ends_when_it_is_told_to(gang: Gang) -> None:
@@ -96,7 +103,10 @@ def test_a_command_ends_with_its_caller(gang: Gang) -> None:
     [
         (["run", "host7", "true"], "unknown member 'host7'; members are peer0, peer1 and so on"),
         (["run", "peer7", "true"], "peer7 is no live member of the gang, which has 2"),
-        (["run", "peer1"], "usage: python -m peloton.integrations.launch_agent serve | stop | run peerN COMMAND..."),
+        (
+            ["run", "peer1"],
+            "usage: python -m peloton.integrations.launch_agent serve | hosts | stop | run peerN COMMAND...",
+        ),
         ([], "usage: "),
     ],
 )
