@@ -44,13 +44,11 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("path", OURS)
-def test_every_command_has_help(path: str) -> None:
+def test_every_command_has_help() -> None:
     """Each command, each option and each group has a help text."""
-    command, ctx = COMMANDS[path]
-    assert command.get_short_help_str(), path
+    assert [path for path in OURS if not COMMANDS[path][0].get_short_help_str()] == []
     undescribed = [
-        param.name for param in command.get_params(ctx)
+        f"{path} {param.name}" for path in OURS for param in COMMANDS[path][0].get_params(COMMANDS[path][1])
         if param.param_type_name == "option" and not param.hidden and not param.help  # type: ignore[attr-defined]
     ]  # fmt: skip
     assert undescribed == []
@@ -76,10 +74,11 @@ def test_the_reference_is_current() -> None:
     assert reference.reference() == reference.TARGET.read_text()
 
 
-@pytest.mark.parametrize("path", list(COMMANDS))
-def test_every_command_is_in_the_reference(path: str) -> None:
+def test_every_command_is_in_the_reference() -> None:
     """Each command has its own heading in docs/cli.md."""
-    assert re.search(rf"^#+ `{re.escape(path)}`$", reference.TARGET.read_text(), re.MULTILINE)
+    headings = set(re.findall(r"^#+ `(.+)`$", reference.TARGET.read_text(), re.MULTILINE))
+
+    assert [path for path in COMMANDS if path not in headings] == []
 
 
 TYPOS = {

@@ -38,17 +38,18 @@ def test_every_service_that_is_served_can_be_called() -> None:
     assert {path.partition("/")[0] for path in METHODS} == set(SERVED)
 
 
-@pytest.mark.parametrize("path", METHODS)
-def test_an_empty_request_reaches_its_method(world: World, path: str) -> None:
+def test_an_empty_request_reaches_its_method(world: World) -> None:
     """``{}`` is a request without fields, and an answer without fields is ``{}``."""
-    method = METHODS[path]
-    script = world.script()
-    content, kind = (b"{}\n", LINES) if method.takes_stream else (b"{}", "application/json")
+    expected, found = {}, {}
+    for path, method in METHODS.items():
+        script = world.script()
+        content, kind = (b"{}\n", LINES) if method.takes_stream else (b"{}", "application/json")
 
-    response = world.post(path, content, content_type=kind)
+        response = world.post(path, content, content_type=kind)
 
-    assert (200, path, [b""]) == (response.status_code, script.path, script.requests)
-    assert (b'{"result":{}}\n' if method.gives_stream else b"{}") == response.content
+        expected[path] = (200, path, [b""], b'{"result":{}}\n' if method.gives_stream else b"{}")
+        found[path] = (response.status_code, script.path, script.requests, response.content)
+    assert expected == found
 
 
 @given(data=st.data(), path=st.sampled_from(sorted(METHODS)), has_own_names=st.booleans())
