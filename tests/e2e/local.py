@@ -316,10 +316,15 @@ class Cluster:
         import urllib.request
         from urllib.parse import quote
 
-        answer = self.client.tasks.BrowseSandbox(
-            task_pb2.BrowseSandboxRequest(jobId={"value": job_id}, instanceId=instance)
-        )
-        assert not answer.HasField("error"), answer.error
+        request = task_pb2.BrowseSandboxRequest(jobId={"value": job_id}, instanceId=instance)
+        answers: list[task_pb2.BrowseSandboxResponse] = []
+
+        def is_answered() -> bool:  # its host may be about to register again
+            answers[:] = [self.client.tasks.BrowseSandbox(request)]
+            return not answers[0].HasField("error")
+
+        self.wait(is_answered, f"the files of {job_id}-{instance}")
+        (answer,) = answers
         path = next(p for p in answer.paths if p.endswith(f"/{file}"))
         with urllib.request.urlopen(f"http://{answer.hostname}:{answer.port}/files/download?path={quote(path)}") as r:
             return str(r.read().decode())
