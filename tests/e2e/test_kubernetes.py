@@ -26,7 +26,7 @@ from tests.e2e.service import SLEEP, Service
 from tests.e2e.test_faults import list_launched_twice
 from tests.e2e.workloads import Workloads, again, failures_of, stop
 from tests.kubernetes.client import Client, login_of
-from tests.nightly import nightly
+from tests.nightly import NIGHTLY, nightly
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
 NODES, CPUS = 3, 4
@@ -187,6 +187,7 @@ def test_ports_of_pods_on_one_machine_differ(cluster: Cluster, pool: str, tmp_pa
     assert "SUCCEEDED" == cluster.finish(job)
 
 
+@NIGHTLY
 def test_a_gang_runs_whole(cluster: Cluster, pool: str, tmp_path: Path) -> None:
     """A gang has one member on each node; when one fails all run again, and only its failure counts."""
     fails, failed = tmp_path / "fails", tmp_path / "failed"
@@ -241,6 +242,7 @@ def test_a_secret_of_a_service_is_rotated(cluster: Cluster, pool: str) -> None:
     service.delete(force=True)
 
 
+@NIGHTLY
 def test_a_pool_gets_back_what_it_lent(cluster: Cluster) -> None:
     """The borrower's pods are evicted without a failure, and run again later."""
     cpus = NODES * CPUS
