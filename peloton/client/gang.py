@@ -22,7 +22,8 @@ import grpc
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.gang import gang_pb2
-from peloton.client.blocking import DEFAULT_ADDRESS, Client
+from peloton.client.blocking import Client
+from peloton.client.services import DEFAULT_ADDRESS
 
 if TYPE_CHECKING:
     from peloton.api.v0.gang.gang_pb2 import GetGangResponse, Member

@@ -220,14 +220,14 @@ def test_command_lines_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = {}
     for line in (*DOCUMENTED_LINES, *help_lines()):
         try:
-            parse(line)
+            parse_line(line)
         except (click.ClickException, LookupError) as error:
             refused[line] = repr(error)
 
     assert {} == refused
 
 
-def parse(line: str) -> None:
+def parse_line(line: str) -> None:
     """Parse a line as the command line does. Raises LookupError for an unknown command, ClickException for others."""
     words = shlex.split(re.split(r" [|>] ", line)[0])[1:]
     # Files of the reader's own.
