@@ -24,6 +24,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from services.resmgr.audit import BROKEN
 from tests.e2e.forked import ForkedCluster
 from tests.e2e.local import Cluster, temporary
+from tests.ports import free_ports
 from tests.sharing import Shared
 
 
@@ -41,9 +42,14 @@ class Value:
     settings: dict[str, Any] = field(default_factory=dict)
     cpus: float = 0
     """The capacity when all hosts are there."""
+    ports: tuple[str, ...] = ()
+    """Variables of the environment that name a free port each."""
 
     def start(self, folder: Path) -> Cluster:
         settings = dict(self.settings)
+        if self.ports:
+            named = dict(zip(self.ports, map(str, free_ports(len(self.ports))), strict=True))
+            settings["environment"] = {**settings.get("environment", {}), **named}
         if self.hosts:
             settings["hosts_file"] = folder / "hosts.yaml"
             settings["hosts_file"].write_text(yaml.safe_dump(list(self.hosts)))
@@ -75,6 +81,23 @@ FOUR_HOSTS = Value(
     cpus=16,
 )
 """Simulated; gangs that find no hosts are queued again soon, and single pods that could find one later are not."""
+LATENCY_PORT = "PELOTON_LATENCY_PORT"
+BOTH_KINDS = Value(
+    "both kinds",
+    settings={
+        "simulate": 3,
+        "kubernetes": 3,
+        "environment": {
+            "PELOTON_ADVISOR": "true",
+            "PELOTON_ADVISOR_SAMPLES": "2",
+            "PELOTON_ADVISOR_HOLD_S": "1",
+            "PELOTON_QOS_PERIOD_S": "0.5",
+        },
+    },
+    cpus=24,
+    ports=(LATENCY_PORT,),
+)
+"""A Mesos and a Kubernetes of three simulated hosts each, whose pods are measured often."""
 Lend = Callable[[Value], AbstractContextManager[Cluster]]
 
 

@@ -12,20 +12,14 @@ from click.testing import CliRunner
 
 from cli.main import peloton
 from peloton.api.v0.task import task_pb2
-from tests.e2e.local import Cluster, bound_to, shell, temporary
+from tests.e2e.local import Cluster, bound_to, shell
+from tests.e2e.shared import BOTH_KINDS, LATENCY_PORT, Lend
 from tests.nightly import nightly
-from tests.ports import free_ports
 
 pytestmark = pytest.mark.xdist_group("rebalance")
 KINDS = ("local", nightly("kubernetes"))
-HOSTS, CPUS = 2, 4
+HOSTS, CPUS = 3, 4
 """Hosts of each cluster, and cpus of each host."""
-SOON = {
-    "PELOTON_ADVISOR": "true",
-    "PELOTON_ADVISOR_SAMPLES": "2",
-    "PELOTON_ADVISOR_HOLD_S": "1",
-    "PELOTON_QOS_PERIOD_S": "0.5",
-}
 
 
 class Advised:
@@ -60,14 +54,9 @@ class Advised:
 
 
 @pytest.fixture(scope="module")
-def advised(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Advised]:
-    (port,) = free_ports(1)
-    environment = {**SOON, "PELOTON_LATENCY_PORT": str(port)}
-    folder = tmp_path_factory.mktemp("advice")
-    settings = temporary(folder / "data", simulate=HOSTS, kubernetes=HOSTS, environment=environment)
-    with Cluster(settings) as running:
-        running.wait(lambda: running.capacity() == HOSTS * CPUS * 2, "the capacity of both clusters")
-        yield Advised(running, port)
+def advised(lend: Lend) -> Iterator[Advised]:
+    with lend(BOTH_KINDS) as running:
+        yield Advised(running, int(running.local.settings.environment[LATENCY_PORT]))
 
 
 def busy(host: str, share: float) -> dict[str, Any]:

@@ -11,21 +11,18 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import peloton
-from tests.e2e.local import Cluster, bound_to, shell, temporary
+from tests.e2e.local import Cluster, bound_to, shell
+from tests.e2e.shared import BOTH_KINDS, Lend
 from tests.e2e.test_faults import list_launched_twice
 from tests.nightly import NIGHTLY, nightly
 
 pytestmark = pytest.mark.xdist_group("rebalance")
 KINDS = ("local", nightly("kubernetes"))
-HOSTS, CPUS = 3, 4
-"""Hosts of each cluster, and cpus of each host."""
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("rebalance")
-    with Cluster(temporary(folder / "data", simulate=HOSTS, kubernetes=HOSTS)) as running:
-        running.wait(lambda: running.capacity() == HOSTS * CPUS * 2, "the capacity of both clusters")
+def cluster(lend: Lend) -> Iterator[Cluster]:
+    with lend(BOTH_KINDS) as running:
         yield running
 
 
