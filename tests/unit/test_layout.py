@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import timeout_s
+
 PACKAGES = ("peloton", "workflows", "activities", "services", "cli")
 DISTRIBUTION = "peloton-temporal"
 
@@ -45,7 +47,9 @@ def test_pymesos_is_that_of_the_package() -> None:
 
 def run(code: str) -> str:
     """Return the output of a fresh interpreter."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=timeout_s(60)
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -80,7 +84,9 @@ def test_ctrl_c_ends_a_process_that_uses_the_driver() -> None:
     """A process that imported the driver ends at SIGINT as Python's own default ends it."""
     act = "os.kill(os.getpid(), signal.SIGINT); time.sleep(60)"
     code = f"import services.hostmgr.mesos.subscription, os, signal, time; {act}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=timeout_s(60)
+    )
 
     assert done.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in done.stderr
