@@ -30,18 +30,25 @@ help: ## list the targets
 # The stamps record for which pins an environment was made, and for which .proto files code was generated.
 PROTOS := $(shell find peloton/api -name '*.proto')
 
-$(VENV)/run.stamp: pyproject.toml constraints.txt third_party/pymesos/requirements.txt hatch_build.py $(PROTOS)
+SOURCES := pyproject.toml constraints.txt third_party/pymesos/requirements.txt hatch_build.py $(PROTOS)
+
+# install EXTRA,WHO: make the environment, with an extra of pyproject.toml.
+define install
 	@$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info < (3, 15), "Peloton needs Python 3.11 to 3.14, not " + sys.version.split()[0] + "; name one with make PYTHON=..."'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian install python3-venv"; rm -rf $(VENV); exit 1; }
-	@echo "installing what Peloton needs into $(VENV) ..."
-	@$(PIP) install -c constraints.txt -e '.[local]'
+	@echo "installing what $(2) into $(VENV) ..."
+	@$(PIP) install -c constraints.txt -e '.[$(1)]'
+endef
+
+$(VENV)/run.stamp: $(SOURCES)
+	$(call install,local,Peloton needs)
 	@touch $@
 
-$(VENV)/dev.stamp: $(VENV)/run.stamp
-	@echo "installing what the tests need into $(VENV) ..."
-	@$(PIP) install -c constraints.txt -e '.[dev]'
+# This extra includes the one above: a call of pip builds the package, in an environment that it installs for the build.
+$(VENV)/dev.stamp: $(SOURCES)
+	$(call install,dev,the tests need)
 	@$(BIN)/python -m peloton.api.generate --ignored > /dev/null
-	@touch $@
+	@touch $(VENV)/run.stamp $@
 
 dev: $(VENV)/dev.stamp ## make the environment of the tests: .venv/bin/pytest path::test works then
 
