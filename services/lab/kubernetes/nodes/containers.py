@@ -6,12 +6,13 @@ import re
 import signal
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from services.lab.kubernetes.nodes import environment
 from services.lab.kubernetes.nodes.amounts import MEMORY, limit_of
+from services.lab.kubernetes.nodes.node_objects import GPU
 from services.lab.kubernetes.nodes.pod_status import (
     COMPLETED,
     ERROR,
@@ -27,6 +28,7 @@ from services.lab.kubernetes.resources import Json
 from services.lab.kubernetes.store import Store
 from services.lab.kubernetes.times import stamp
 from services.lab.shared.clock import Clock, Timer
+from services.lab.shared.gpus import Gpus
 from services.lab.shared.images import Images
 from services.lab.shared.interactive import Client, Interactive, Size
 from services.lab.shared.processes import Command, Processes, environment_of_children, exit_code_of, kill_group
@@ -56,6 +58,7 @@ class Machine:
     monitor: UsageMonitor
     data_dir: Path
     pass_env: tuple[str, ...] = ()
+    gpus: Gpus = field(default_factory=Gpus)
 
 
 class Session(Protocol):
@@ -184,7 +187,10 @@ class Container:
         return Interactive(self._machine.processes, self.command(argv), terminal, client)
 
     def _command(self, argv: list[str], variables: dict[str, str]) -> Command:
-        own = {**environment_of_children(self._machine.pass_env), "HOSTNAME": self._pod.body["metadata"]["name"]}
+        asked = int(self.spec.get("resources", {}).get("limits", {}).get(GPU, 0))
+        gpus = self._machine.gpus.grant(self._node_name, self._gpu_owner, asked)
+        hostname = self._pod.body["metadata"]["name"]
+        own = {**environment_of_children(self._machine.pass_env), **gpus, "HOSTNAME": hostname}
         wanted = self.spec.get("workingDir", "")
         folder = self._pod.folder / "containers" / self.run.name / wanted.lstrip("/")
         if wanted and Path(wanted).is_dir():
@@ -214,6 +220,7 @@ class Container:
     def _on_exit(self, status: int) -> None:
         assert self.pid is not None
         self._machine.monitor.forget(self.pid)
+        self._machine.gpus.give_back(self._node_name, self._gpu_owner)
         self.pid = None
         for session in tuple(self.sessions):
             session.kill()
@@ -268,9 +275,14 @@ class Container:
             self._probes.stop()
             self._probes = None
 
+    @property
+    def _gpu_owner(self) -> str:
+        return f"{self._pod.body['metadata']['uid']}/{self.run.name}"
+
     def destroy(self) -> None:
         """Kill the container. Its end is not reported."""
         self._calm()
+        self._machine.gpus.give_back(self._node_name, self._gpu_owner)
         if self.pid is not None:
             kill_group(self.pid, signal.SIGKILL)
 

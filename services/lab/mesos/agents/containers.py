@@ -15,7 +15,7 @@ from services.lab.mesos.agents import isolation, sandboxes
 from services.lab.mesos.agents.health_checks import run_health_check
 from services.lab.mesos.agents.sandbox_collector import Collector
 from services.lab.mesos.agents.sessions import Sessions
-from services.lab.mesos.agents.task_info import argv_of, image_of, variables_of
+from services.lab.mesos.agents.task_info import argv_of, gpu_count, image_of, variables_of
 from services.lab.mesos.agents.task_status import (
     EXECUTOR_TERMINATED,
     KILLED_BEFORE_START,
@@ -32,6 +32,7 @@ from services.lab.mesos.nanoseconds import NANOS_PER_SECOND
 from services.lab.mesos.resources import Json
 from services.lab.mesos.settings import MiniclusterSettings
 from services.lab.shared.clock import Clock, Timer
+from services.lab.shared.gpus import Gpus
 from services.lab.shared.images import Images
 from services.lab.shared.processes import Command, Processes, kill_group
 
@@ -155,6 +156,7 @@ class Container:
         assert self.directory is not None
         settings = self.runtime.settings
         environment = sandboxes.environment(self.task, self.directory, settings.host, settings.pass_env)
+        environment |= self.runtime.gpus.grant(self.task.agent.spec.name, self.id, gpu_count(self.task.info))
         argv, executable = argv_of(command)
         return Command(argv, executable, self.directory, environment | variables_of(command), self._user(command))
 
@@ -247,6 +249,7 @@ class Container:
             timer.cancel()
         self._timers.clear()
         self._stop_check()
+        self.runtime.gpus.give_back(self.task.agent.spec.name, self.id)
         self.runtime.on_end(self)
         if self.executor_pid is not None:
             kill_group(self.executor_pid, signal.SIGKILL)
@@ -265,6 +268,7 @@ class ProcessRuntime:
     monitor: UsageMonitor
     collector: Collector
     sessions: Sessions
+    gpus: Gpus = field(default_factory=Gpus)
     containers: dict[str, Container] = field(default_factory=dict)
     closed: bool = False
 

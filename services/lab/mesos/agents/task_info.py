@@ -42,5 +42,10 @@ def text_of(command: Json) -> str:
     return " ".join(words)
 
 
+def gpu_count(info: Json) -> int:
+    amounts = (float(one["scalar"]["value"]) for one in info.get("resources", ()) if one["name"] == "gpus")
+    return round(sum(amounts))
+
+
 def variables_of(command: Json) -> dict[str, str]:
     return {entry["name"]: entry.get("value", "") for entry in command.get("environment", {}).get("variables", ())}

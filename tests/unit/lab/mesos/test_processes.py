@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from services.lab.shared.hosts import HostSpec
 from services.lab.shared.processes import MARK, Processes
 from tests.ports import free_ports
 from tests.unit.lab.mesos.conftest import Start
 from tests.unit.lab.mesos.scheduler import (
+    CAPABILITIES,
     WAIT_S,
     Scheduler,
     alive,
@@ -70,6 +72,21 @@ async def test_sandbox_and_environment(start: Start) -> None:
     assert "t yes" == first
     assert str(directory.resolve()) == folder == variable
     assert "bad\n" == (directory / "stderr").read_text()
+
+
+async def test_tasks_of_a_host_have_gpus_of_their_own(start: Start) -> None:
+    """The variable numbers the gpus of a task; a task without gpus has none."""
+    cluster, scheduler = await start((*CAPABILITIES, "GPU_RESOURCES"), hosts=(HostSpec("a0", gpus=3),))
+    found = []
+    for name, count in (("one", 1), ("two", 2), ("none", 0)):
+        resources = [scalar("cpus", 0.1), scalar("mem", 64), *([scalar("gpus", count)] if count else [])]
+        info = await scheduler.launch(name, "echo gpus $CUDA_VISIBLE_DEVICES; sleep 1000", resources=resources)
+        await scheduler.status(name, "TASK_RUNNING")
+        file = sandbox(cluster, scheduler, info) / "stdout"
+        await written(file)
+        found.append(file.read_text().strip())
+
+    assert ["gpus 0", "gpus 1,2", "gpus"] == found
 
 
 async def test_agent_serves_its_files(start: Start) -> None:

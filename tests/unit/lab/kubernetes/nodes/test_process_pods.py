@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.lab.kubernetes.nodes.conftest import WAIT_S, Start, conditions, state_of
+from services.lab.shared.hosts import HostSpec
+from tests.unit.lab.kubernetes.nodes.conftest import NODE, WAIT_S, Start, conditions, state_of
 
 
 async def test_a_pod_takes_the_steps_of_a_real_kubelet(start: Start) -> None:
@@ -80,6 +81,17 @@ async def test_environment_and_arguments(start: Start) -> None:
     cluster.create("pod", container={"command": ["/bin/sh", "-c", script], "args": ["$(PLAIN)"], "env": env})
 
     assert "Succeeded" == (await cluster.ended("pod"))["phase"]
+
+
+async def test_pods_of_a_node_have_gpus_of_their_own(start: Start) -> None:
+    """The variable numbers the gpus of a pod; they are free when it has ended."""
+    cluster = await start(hosts=(HostSpec(NODE, gpus=2),))
+    resources = {"limits": {"nvidia.com/gpu": "1"}}
+    cluster.create("first", 'test "$CUDA_VISIBLE_DEVICES" = 0 && sleep 1000', container={"resources": resources})
+    await cluster.until(lambda: any("running" in states for _, _, *states in cluster.history("first")))
+    for name in ("second", "third"):
+        cluster.create(name, 'test "$CUDA_VISIBLE_DEVICES" = 1', container={"resources": resources})
+        assert "Succeeded" == (await cluster.ended(name))["phase"]
 
 
 async def test_a_secret_that_is_missing_is_waited_for(start: Start) -> None:
