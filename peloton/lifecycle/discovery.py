@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodState
+from peloton.model.text import quote
 
 PEERS_MAX = 128
 """The size of a gang up to which each member gets the addresses of all: 128 members have 2,700 bytes of them each."""
@@ -40,10 +41,11 @@ class UnknownConvention(ValueError):
 
 def conventions_in(text: str) -> frozenset[Convention]:
     """Return the frameworks that the value of the label names. Raises UnknownConvention."""
-    names = [name for each in text.split(",") if (name := each.strip())]
-    if unknown := [name for name in names if name not in list(Convention)]:
-        raise UnknownConvention(unknown[0])
-    return frozenset(map(Convention, names))
+    try:
+        return frozenset(Convention(name) for each in text.split(",") if (name := each.strip()))
+    except ValueError as error:
+        wanted = f"want some of {', '.join(Convention)}, with commas between"
+        raise UnknownConvention(f"label {LABEL} has value {quote(text)}: {wanted}") from error
 
 
 def choose_port(ports: Mapping[str, int]) -> int:
@@ -112,7 +114,8 @@ class Launch:
                 "PELOTON_GANG_LOCAL_RANK": str(local_rank),
                 "PELOTON_GANG_LOCAL_WORLD_SIZE": str(sizes[peer.hostname]),
             }
-            asked = self.conventions.get(rank, NO_CONVENTIONS)
+            # A coordinator without a port cannot be named to a framework.
+            asked = self.conventions.get(rank, NO_CONVENTIONS) if self.peers[0].port else NO_CONVENTIONS
             if Convention.TORCH in asked:
                 own |= _torch(self.peers[0]) | {"RANK": str(rank), "WORLD_SIZE": str(len(self.peers))}
                 # Programs take the local rank for the number of their device; a pod sees its own devices alone.
@@ -135,7 +138,7 @@ def extra_variables(
     """Return the variables of an extra: it has no rank, since the number of extras changes. A gang that is not launched
     has no coordinator."""
     own = _common(generation, bounds, peer, coordinator)
-    return own | _torch(coordinator) if Convention.TORCH in asked and coordinator.address else own
+    return own | _torch(coordinator) if Convention.TORCH in asked and coordinator.port else own
 
 
 def _common(generation: int, bounds: Bounds, peer: Peer, coordinator: Peer) -> dict[str, str]:

@@ -26,6 +26,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
+from peloton.lifecycle import discovery
 from peloton.lifecycle.constraints import pod_labels_named
 from peloton.model.resources import EXTENDED_AMOUNT_MAX, EXTENDED_KINDS_MAX
 from peloton.model.text import MULTI_LINE, control_character_fault, is_printable, quote, shorten
@@ -99,6 +100,12 @@ def _name(pod: task_pb2.TaskConfig) -> Iterator[str]:
 
 def _labels(pod: task_pb2.TaskConfig) -> Iterator[str]:
     yield from label_faults(pod.labels)
+    for label in pod.labels:
+        if label.key == discovery.LABEL:
+            try:
+                discovery.conventions_in(label.value)
+            except discovery.UnknownConvention as error:
+                yield str(error)
 
 
 def _ports(pod: task_pb2.TaskConfig) -> Iterator[str]:

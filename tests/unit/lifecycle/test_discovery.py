@@ -106,13 +106,15 @@ def test_pods_with_gpus_are_alone_with_their_devices() -> None:
 
 
 def test_extras_have_a_coordinator_and_no_rank() -> None:
-    """A gang that is not launched has no coordinator."""
+    """A gang that is not launched has no coordinator, and frameworks have no names for one without a port."""
     extra = Peer("c", "10.0.0.3", 31_005)
     own = extra_variables(2, BOUNDS, extra, PEERS[0], TORCH)
 
     assert ("10.0.0.3:31005", "10.0.0.1:31000") == (own["PELOTON_GANG_ADDRESS"], own["PELOTON_GANG_COORDINATOR"])
     assert ("10.0.0.1", "31000") == (own["MASTER_ADDR"], own["MASTER_PORT"])
     assert not {"PELOTON_GANG_RANK", "RANK", "PELOTON_GANG_PEERS"} & own.keys()
+    portless = [peer._replace(port=0) for peer in PEERS]
+    assert [{}] * 3 == variables("MASTER", "JAX", "TF", peers=portless, conventions={0: frozenset(Convention)})
     none = extra_variables(0, BOUNDS, extra, NOWHERE, TORCH)
     assert ("", False) == (none["PELOTON_GANG_COORDINATOR"], "MASTER_ADDR" in none)
 
@@ -133,7 +135,8 @@ def test_addresses() -> None:
 def test_the_label_names_conventions() -> None:
     """Names have commas between; an unknown one is named by the error."""
     assert frozenset(Convention) == conventions_in("torch, jax,tensorflow,")
-    with pytest.raises(UnknownConvention, match="mxnet"):
+    expected = "label peloton.gang has value .torch,mxnet.: want some of torch, jax, tensorflow, with commas between"
+    with pytest.raises(UnknownConvention, match=expected):
         conventions_in("torch,mxnet")
 
 

@@ -120,6 +120,11 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         override(1, ports=ports(("a", 0, "P"), ("b", 0, "P"))),
         "Invalid config for instance 1, envName 'P' is used by both 'a' and 'b'",
     ),
+    "convention of discovery": (
+        override(1, labels=[peloton_pb2.Label(key="peloton.gang", value="torch,mxnet")]),
+        "Invalid config for instance 1, label peloton.gang has value 'torch,mxnet': want some of torch, jax, "
+        "tensorflow, with commas between",
+    ),
     "two dynamic ports": (override(1, ports=ports(("a", 0, "P"), ("b", 0, "Q"))), ""),
     "no config": (
         make_changed_config(lambda j: j.ClearField("defaultConfig")),
