@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -22,19 +21,12 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, ApplicationErrorCategory
 
 with workflow.unsafe.imports_passed_through():
-    import grpc
-
-    from peloton.api.v0 import peloton_pb2
-    from peloton.api.v0.job import job_pb2
-    from peloton.api.v0.respool import respool_pb2
-    from peloton.api.v0.task import task_pb2
-    from peloton.client import Client
+    from peloton import client
+    from peloton.errors import PelotonError
 
 POLL_S = 0.5
 HEARTBEAT = timedelta(seconds=10)
 JOB_TIME_MAX = timedelta(hours=6)
-AWAY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
-ENDED = {"SUCCEEDED", "FAILED", "KILLED"}
 
 
 @dataclass(frozen=True)
@@ -61,66 +53,39 @@ class JobToRun:
 
 
 class PelotonJobs:
-    """Activities on the API of a cluster."""
+    """Activities on the API of a cluster. An outage of it is waited for: Temporal ends the activity at its timeout."""
 
     def __init__(self, address: str) -> None:
-        self._client = Client(address)
+        patience = client.RetryPolicy(away_s=JOB_TIME_MAX.total_seconds(), say=activity.heartbeat)
+        self._client = client.AsyncClient(address, retry=patience)
 
     @activity.defn
     async def run_job(self, job: JobToRun) -> None:
         """Create the job unless an earlier attempt has, and wait for its end. When a worker dies, the next attempt
         finds the job. A cancelled attempt stops the job.
         """
+        config = {"name": job.name, "instanceCount": 1, "defaultConfig": pod(job.command)}
         try:
-            await self._retry_while_busy(lambda: self._create(job))
-            while (state := await self._retry_while_busy(lambda: self._state(job.job_id))) not in ENDED:
-                activity.heartbeat(state)
+            await self._client.submit(job.pool, config, job_id=job.job_id)
+            while not (progress := await self._client.progress(job.job_id)).has_ended:
+                activity.heartbeat(progress.state)
                 await asyncio.sleep(POLL_S)
         except asyncio.CancelledError:
             details = activity.cancellation_details()
             if details is not None and details.cancel_requested:  # else this worker ends, and another one continues
-                await asyncio.to_thread(self._stop, job.job_id)
+                await self._client.stop(job.job_id)
             raise
-        if state != "SUCCEEDED":
-            text = f"job {job.name} has {state}: see peloton job why {job.job_id}"
-            raise ApplicationError(text, type=state, non_retryable=True, category=ApplicationErrorCategory.BENIGN)
+        except PelotonError as error:
+            raise ApplicationError(f"job {job.name}: {error}", type=error.code, non_retryable=True) from error
+        if not progress.has_succeeded:
+            text = f"job {job.name} has {progress.state}: see peloton job why {job.job_id}"
+            raise ApplicationError(
+                text, type=progress.state, non_retryable=True, category=ApplicationErrorCategory.BENIGN
+            )
 
-    async def _retry_while_busy(self, call: Callable[[], Any]) -> Any:
-        """Retry while the API is unavailable: Temporal ends the activity at its timeout."""
-        while True:
-            activity.heartbeat()
-            try:
-                return await asyncio.to_thread(call)
-            except grpc.RpcError as error:
-                if error.code() not in AWAY:
-                    raise ApplicationError(error.details() or "", type=error.code().name, non_retryable=True) from error
-            await asyncio.sleep(POLL_S)
 
-    def _create(self, job: JobToRun) -> None:
-        config = job_pb2.JobConfig(name=job.name, instanceCount=1, respoolID={"value": self._pool_id(job.pool)})
-        pod = config.defaultConfig
-        pod.resource.cpuLimit, pod.resource.memLimitMb = 0.2, 32
-        pod.command.shell, pod.command.value = True, job.command
-        answer = self._client.jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job.job_id), config=config))
-        if answer.HasField("error") and not answer.error.HasField("alreadyExists"):
-            text = answer.error.invalidConfig.message or answer.error.invalidJobId.message
-            raise ApplicationError(f"job {job.name} is refused: {text}", type="JOB_REFUSED", non_retryable=True)
-
-    def _pool_id(self, path: str) -> str:
-        request = respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value=path))
-        found = self._client.respools.LookupResourcePoolID(request).id.value
-        if not found:
-            raise ApplicationError(f"there is no pool {path}", type="NO_POOL", non_retryable=True)
-        return found
-
-    def _state(self, job_id: str) -> str:
-        found = self._client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
-        if found.HasField("error"):
-            return "KILLED"  # it was deleted
-        return job_pb2.JobState.Name(found.jobInfo.runtime.state)
-
-    def _stop(self, job_id: str) -> None:
-        self._client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id)))
+def pod(command: str) -> dict[str, Any]:
+    return {"resource": {"cpuLimit": 0.2, "memLimitMb": 32}, "command": {"shell": True, "value": command}}
 
 
 @workflow.defn

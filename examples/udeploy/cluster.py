@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
 
 import grpc
 from service import AGAIN_S, PULSE_S, Health, Seen, Wanted
@@ -14,26 +13,12 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec, UpdateSpec, WorkflowInfo, WorkflowState
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
-from peloton.api.v1alpha.watch import watch_pb2
-from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.api.yaml_config import load_message
-from peloton.client import Client
+from peloton.client import Client, RetryPolicy
 
-AWAY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+PATIENCE = RetryPolicy(away_s=3_600)
+"""Every call is idempotent, so that a repeated one returns the answer that was lost."""
 ENDED = {"SUCCEEDED", "FAILED", "ABORTED", "ROLLED_BACK"}
-
-Answer = TypeVar("Answer")
-
-
-def retry_while_busy(call: Callable[[Any], Answer], request: Any) -> Answer:
-    """Call until an answer arrives. Every call is idempotent, so a repeated one returns the answer that was lost."""
-    while True:
-        try:
-            return call(request)
-        except grpc.RpcError as error:
-            if error.code() not in AWAY:
-                raise
-        time.sleep(AGAIN_S)
 
 
 def state_of(status: stateless_pb2.WorkflowStatus) -> str:
@@ -45,7 +30,7 @@ class Cluster:
 
     def __init__(self, address: str, job_id: str) -> None:
         self.address = address
-        self.client = Client(address)
+        self.client = Client(address, retry=PATIENCE)
         self.id = peloton_pb2.JobID(value=job_id)
 
     def before(self) -> str:
@@ -82,21 +67,18 @@ class Cluster:
 
     def version(self) -> str:
         request = svc.GetJobRequest(job_id=self.id, summary_only=True)
-        return retry_while_busy(self.client.services.GetJob, request).summary.status.version.value
+        return self.client.services.GetJob(request).summary.status.version.value
 
     def spec(self, version: str) -> JobSpec:
         request = svc.GetJobRequest(job_id=self.id, version=peloton_pb2.EntityVersion(value=version))
-        spec = retry_while_busy(self.client.services.GetJob, request).job_info.spec
+        spec = self.client.services.GetJob(request).job_info.spec
         spec.ClearField("revision")
         return spec
 
     def updates(self) -> dict[str, WorkflowInfo]:
         """Return the updates by their keys."""
         request = svc.ListJobWorkflowsRequest(job_id=self.id)
-        return {
-            each.update_key: each
-            for each in retry_while_busy(self.client.services.ListJobWorkflows, request).workflow_infos
-        }
+        return {each.update_key: each for each in self.client.services.ListJobWorkflows(request).workflow_infos}
 
     def replace(self, key: str, spec: JobSpec, update: UpdateSpec) -> None:
         """Replace the job. A repeated call with the same key has no effect: the version in it is checked the first time
@@ -104,7 +86,7 @@ class Cluster:
         """
         version = peloton_pb2.EntityVersion(value=self.version())
         request = svc.ReplaceJobRequest(job_id=self.id, version=version, spec=spec, update_spec=update, update_key=key)
-        retry_while_busy(self.client.services.ReplaceJob, request)
+        self.client.services.ReplaceJob(request)
 
     def progress(self, key: str, pulse: bool) -> Iterator[str]:
         """Yield the states of an update until its end, and send a pulse with each if ``pulse`` is set."""
@@ -115,7 +97,7 @@ class Cluster:
                 return
             if pulse:
                 request = svc.PulseJobWorkflowRequest(job_id=self.id, update_key=key)
-                retry_while_busy(self.client.services.PulseJobWorkflow, request)
+                self.client.services.PulseJobWorkflow(request)
             time.sleep(AGAIN_S)
 
 
@@ -125,30 +107,20 @@ class Watch(Health):
         self.cluster = cluster
 
     def run(self) -> None:
-        while True:
-            try:
-                self.watch()
-            except grpc.RpcError as error:
-                if error.code() is grpc.StatusCode.OUT_OF_RANGE:  # unavailable for too long: list all pods, watch again
-                    self.seen.revision = 0
-            time.sleep(AGAIN_S)
-
-    def watch(self) -> None:
-        wanted = watch_pb2.PodFilter(job_id=self.cluster.id)
-        request = watch_svc_pb2.WatchRequest(start_revision=self.seen.revision, pod_filter=wanted)
-        for response in self.cluster.client.watches.Watch(request):
-            if response.watch_id and not self.seen.revision:  # later changes are streamed
-                self.poll_all()
-            for pod in response.pods:
-                self.note(pod)
-            self.seen.revision = response.revision
-            self.save()
+        try:
+            self.watch()
+        except grpc.RpcError as error:  # a deploy that is not watched does not continue
+            self.seen.trouble = self.seen.trouble or f"{self.cluster.address} refuses the watch: {error}"
             self.is_watching.set()
 
-    def poll_all(self) -> None:
-        for answer in self.cluster.client.services.ListPods(svc.ListPodsRequest(job_id=self.cluster.id)):
-            for pod in answer.pods:
+    def watch(self) -> None:
+        job_id, since = self.cluster.id.value, self.seen.revision
+        for changes in self.cluster.client.watch_pods(job_id, since=since, policy=PATIENCE):
+            for pod in changes.changed:
                 self.note(pod)
+            self.seen.revision = changes.revision
+            self.save()
+            self.is_watching.set()
 
     def note(self, pod: pod_pb2.PodSummary) -> None:
         """Record a pod. Failures before the first read are not caused by the new version."""

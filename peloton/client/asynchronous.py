@@ -187,8 +187,7 @@ class AsyncClient(Services):
                 listed = None
                 if watch.must_list:
                     listed = await self.run(list_all(policy, selection.listing))
-                for changes in changes_of(watch, selection, message, listed):
-                    yield changes
+                yield changes_of(watch, selection, message, listed)
 
     async def _resume(self, watch: Resumption) -> AsyncGenerator[WatchResponse, None]:
         while True:

@@ -208,7 +208,7 @@ class Client(Services):
             listed = None
             if watch.must_list:
                 listed = self.run(list_all(policy, selection.listing))
-            yield from changes_of(watch, selection, message, listed)
+            yield changes_of(watch, selection, message, listed)
 
     def _resume(self, watch: Resumption) -> Iterator[WatchResponse]:
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -85,8 +85,8 @@ class Changes(Generic[T]):
     """A part of what a watch delivers.
 
     ``changed`` are objects as they are now, ``gone`` the ids or names of deleted ones. With ``is_all`` the objects are
-    all that there are: others that the caller knows exist no more. The watch resumes after ``revision`` if that is
-    passed to it.
+    all that there are: others that the caller knows exist no more. Without any object, the watch has begun, or begun
+    again. A later watch resumes after ``revision``.
     """
 
     revision: int
@@ -154,10 +154,9 @@ Selection = PodSelection | JobSelection
 
 def changes_of(
     watch: Resumption, selection: Selection, message: watch_svc_pb2.WatchResponse, listed: list[Any] | None
-) -> Iterator[Changes[Any]]:
-    """Yield what a message delivers: nothing for the first one, unless the objects were listed after it."""
-    if listed is not None:
-        watch.must_list = False
-        yield Changes(message.revision, selection.select(listed), is_all=True)
-    elif not message.watch_id:
-        yield selection.changes(message)
+) -> Changes[Any]:
+    """Return what a message delivers. ``listed``: the objects, if they were listed after it."""
+    if listed is None:
+        return selection.changes(message)
+    watch.must_list = False
+    return Changes(message.revision, selection.select(listed), is_all=True)

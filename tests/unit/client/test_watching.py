@@ -100,7 +100,7 @@ async def test_a_cut_watch_resumes(api: FakeApi, kind: type[Any], end: Any) -> N
 
     seen, _, slept = await collect(kind, api)
 
-    assert [(5, ["0"], [], True), (7, ["0"], [], False), (8, ["1"], [], False)] == seen
+    assert [(5, ["0"], [], True), (7, ["0"], [], False), (7, [], [], False), (8, ["1"], [], False)] == seen
     assert [0, 7, 7] == [request.start_revision for request in api.requests("watches.Watch")]
     assert [0.25, 0.5] == slept
 
@@ -114,7 +114,7 @@ async def test_it_continues_where_the_caller_was(api: FakeApi, kind: type[Any]) 
 
     seen, _, _ = await collect(kind, api, since=7)
 
-    assert [(8, ["0"], [], False), (120, ["3"], [], True), (121, ["0"], [], False)] == seen
+    assert [(7, [], [], False), (8, ["0"], [], False), (120, ["3"], [], True), (121, ["0"], [], False)] == seen
     assert [7, 8, 0] == [request.start_revision for request in api.requests("watches.Watch")]
 
 
