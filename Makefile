@@ -88,9 +88,10 @@ kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the t
 	@$(BIN)/python -m tests.kubernetes.build $(if $(UNTIL),--until $(UNTIL))
 	@$(BIN)/python -m tests.kubernetes.kubelet_parts $(if $(UNTIL),--until $(UNTIL))
 
-dist: $(VENV)/dev.stamp ## build a source distribution and a wheel into dist
+dist: $(VENV)/dev.stamp ## build a source distribution, a wheel, and the wheel of the client alone into dist
 	@rm -rf dist
 	@$(BIN)/python -m hatchling build
+	@$(PIP) wheel --no-deps --wheel-dir dist clients/python
 
 clients: $(VENV)/dev.stamp ## build the clients of Go and Java and the archive of .proto files into dist, or PARTS
 	@$(BIN)/python -m clients.build $(PARTS)

@@ -168,7 +168,7 @@ class MessageReader:
             if not is_null(value):
                 self.read_field(value, message, field, f"{where}.{key}" if where else key, depth)
         for field in descriptor.fields:
-            if field.is_required and not message.HasField(field.name):
+            if is_required(field) and not message.HasField(field.name):
                 raise self.fail(node, where, f"missing key {squash(field.name)!r}")
 
     def pairs(self, node: yaml.MappingNode, where: str, depth: int) -> list[tuple[yaml.Node, yaml.Node]]:
@@ -208,10 +208,10 @@ class MessageReader:
         value = getattr(message, field.name)
         if is_map(field):
             self.read_map(node, value, field, where, depth)
-        elif field.is_repeated and field.type == FieldDescriptor.TYPE_MESSAGE:
+        elif is_repeated(field) and field.type == FieldDescriptor.TYPE_MESSAGE:
             for index, item in enumerate(self.items(node, field, where)):
                 self.read_message(item, value.add(), f"{where}[{index}]", depth + 1)
-        elif field.is_repeated:
+        elif is_repeated(field):
             for index, item in enumerate(self.items(node, field, where)):
                 value.append(self.read_scalar(item, field, f"{where}[{index}]"))
         elif field.type == FieldDescriptor.TYPE_MESSAGE:
@@ -311,6 +311,17 @@ def is_null(node: yaml.Node) -> bool:
     return bool(node.tag == f"{TAG}null")
 
 
+def is_repeated(field: Field) -> bool:
+    """Return whether the field is a list or a map."""
+    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
+
+
+def is_required(field: Field) -> bool:
+    """Return whether the field must be set. Here as above, a protobuf before version 6, which programs of the client
+    may have, knows only the label."""
+    return bool(field.is_required if hasattr(field, "is_required") else field.label == field.LABEL_REQUIRED)
+
+
 def is_map(field: Field) -> bool:
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
@@ -401,7 +412,7 @@ def plain_field(field: Field, value: Any) -> Any:
         is_count = value_field.cpp_type in INTEGER_RANGES
         shown = (key for key in sorted(value) if value[key] or not is_count)
         return {key: plain_value(value_field, value[key]) for key in shown}
-    if field.is_repeated:
+    if is_repeated(field):
         return [plain_value(field, item) for item in value]
     return plain_value(field, value)
 
