@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("peloton/client", "peloton/integrations")
 
 
-class Extras(MetadataHookInterface):
-    """The extras of the repository that are named after an integration."""
+class OfIntegrations(MetadataHookInterface):
+    """Adds the extras of the repository that are named after an integration, and the commands of integrations."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -33,9 +33,14 @@ class Extras(MetadataHookInterface):
             for name, needs in extras
             if name in names
         }
+        metadata["scripts"] = {
+            name: place for name, place in project["scripts"].items() if place.startswith("peloton.integrations.")
+        }
 
 
 class ClientModules(BuildHookInterface):  # type: ignore[type-arg]
+    """Adds the modules to the wheel."""
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         sys.path.insert(0, str(ROOT))
         from peloton.api.generate import PRIVATE, generate_services, proto_files, run_protoc
@@ -61,7 +66,7 @@ class ClientModules(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def modules_of(root: Path, generated: Iterable[Path]) -> set[Path]:
-    """Return the client's files that are not generated: its packages, and all modules that any file imports."""
+    """Return the client's files that are not generated: its packages, and the modules that they import."""
     found = {
         path.relative_to(root)
         for package in PACKAGES
@@ -69,7 +74,13 @@ def modules_of(root: Path, generated: Iterable[Path]) -> set[Path]:
         if path.is_file() and "__pycache__" not in path.parts
     }
     made = set(generated)
-    left = [*found, *(path for path in made if path.suffix == ".py")]
+    found |= {
+        folder / "__init__.py"
+        for path in made
+        for folder in path.parents
+        if folder.name and (root / folder / "__init__.py").exists()
+    }
+    left = list(found)
     while left:
         path = left.pop()
         if path.suffix != ".py":
