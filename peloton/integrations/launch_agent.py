@@ -2,7 +2,7 @@
 
 python -m peloton.integrations.launch_agent serve       run commands in this pod until ``stop``
 python -m peloton.integrations.launch_agent run peer2 COMMAND...
-python -m peloton.integrations.launch_agent hosts       print the live pods, as Horovod's discovery script
+python -m peloton.integrations.launch_agent hosts       print the pods that serve, as Horovod's discovery script
 python -m peloton.integrations.launch_agent stop        end all that serve
 
 Each pod serves at its own address of the gang. A caller proves that it has the key of the gang, a file that all pods
@@ -25,6 +25,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -35,6 +36,7 @@ REFUSED = 255
 CONNECT_MAX_S, RETRY_S = 120.0, 0.5
 """Bounds of the wait for a member that does not serve yet."""
 HANDSHAKE_S, TERM_S = 30.0, 5.0
+PROBE_S, PROBES_AT_ONCE = 2.0, 32
 REQUEST_BYTES_MAX, FRAME_BYTES_MAX = 1 << 20, 1 << 16
 OUTPUT, ERRORS, EXIT = b"O", b"E", b"X"
 """Kinds of frames: a byte, a length or the exit code as four bytes, and the bytes of output."""
@@ -109,8 +111,14 @@ class Connection(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         self.connection.settimeout(HANDSHAKE_S)
         nonce = secrets.token_hex(16).encode()
-        self.wfile.write(nonce + b"\n")
-        proof, _, request = self.rfile.readline(REQUEST_BYTES_MAX).rstrip(b"\n").partition(b" ")
+        try:
+            self.wfile.write(nonce + b"\n")
+            line = self.rfile.readline(REQUEST_BYTES_MAX)
+        except OSError:
+            return  # a probe
+        if not line:
+            return
+        proof, _, request = line.rstrip(b"\n").partition(b" ")
         if not hmac.compare_digest(proof, sign(self.server.key, nonce, request)):
             print(f"refused a caller without the key: {self.client_address[0]}", file=sys.stderr, flush=True)
             return
@@ -195,12 +203,12 @@ def call(address: str, command: str | None, wait_s: float) -> int:
     return REFUSED
 
 
-def connect(address: str, wait_s: float) -> socket.socket:
+def connect(address: str, wait_s: float, timeout_s: float = HANDSHAKE_S) -> socket.socket:
     """Connect, again while the member does not serve yet. Raises OSError."""
     end_s = time.monotonic() + wait_s
     while True:
         try:
-            return socket.create_connection(split_address(address), timeout=HANDSHAKE_S)
+            return socket.create_connection(split_address(address), timeout_s)
         except OSError:
             if time.monotonic() >= end_s:
                 raise
@@ -227,6 +235,25 @@ def run(peer: str, command: Sequence[str]) -> int:
         return REFUSED
 
 
+def list_hosts() -> list[str]:
+    """Return the pods in which commands may run: the own one, and those that serve. One that starts or leaves would
+    keep the others waiting."""
+
+    def serves(address: str) -> bool:
+        try:
+            with connect(address, wait_s=0, timeout_s=PROBE_S):
+                return True
+        except OSError:
+            return False
+
+    addresses = list_addresses()
+    others = sorted(addresses.keys() - {own_instance()})
+    with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
+        answers = pool.map(serves, [addresses[instance] for instance in others])
+        found = [instance for instance, answer in zip(others, answers, strict=True) if answer]
+    return [f"{PEER}{instance}" for instance in sorted([own_instance(), *found])]
+
+
 def stop() -> None:
     """Stop the agents of all other members; those that do not serve have ended already."""
     for instance, address in list_addresses().items():
@@ -243,7 +270,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
             serve()
         case ["hosts"]:
-            print("\n".join(f"{PEER}{instance}:1" for instance in list_addresses()))
+            print("\n".join(f"{host}:1" for host in list_hosts()))
         case ["stop"]:
             stop()
         case ["run", peer, *command] if command:

@@ -18,7 +18,7 @@ from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
 
 FEATURES, ROWS, RATE = 8, 64, 0.05
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 class World:

@@ -66,8 +66,11 @@ def test_a_command_runs_in_the_other_pod(gang: Gang) -> None:
 
 
 def test_the_members_are_listed_for_horovod(gang: Gang) -> None:
-    """Each has a name and one slot."""
+    """Each has a name and one slot; a pod whose agent has ended is not listed."""
     assert gang.run("hosts") == (0, "peer0:1\npeer1:1\n", "")
+    gang.run("stop")
+    gang.server.wait(PATIENCE_S)
+    assert gang.run("hosts") == (0, "peer0:1\n", "")
 
 
 def test_the_agent_ends_when_it_is_told_to(gang: Gang) -> None:
