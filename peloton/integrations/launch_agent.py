@@ -103,6 +103,24 @@ class Agent(socketserver.ThreadingTCPServer):
     def __init__(self, port: int, key: bytes) -> None:
         super().__init__(("", port), Connection)
         self.key = key
+        self.commands: set[subprocess.Popen[bytes]] = set()
+
+    def end_commands(self) -> None:
+        """End all commands, which are in sessions of their own and would outlive the pod."""
+        for command in list(self.commands):
+            end(command)
+
+
+def end(command: subprocess.Popen[bytes]) -> None:
+    """Terminate the command with its children, and kill them if they do not end in time."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if command.poll() is not None:
+            return
+        os.killpg(command.pid, number)
+        try:
+            command.wait(TERM_S)
+        except subprocess.TimeoutExpired:
+            continue
 
 
 class Connection(socketserver.StreamRequestHandler):
@@ -135,6 +153,7 @@ class Connection(socketserver.StreamRequestHandler):
         with subprocess.Popen(
             ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
         ) as process:
+            self.server.commands.add(process)
             watcher = threading.Thread(target=self._end_with_caller, args=(process,), daemon=True)
             watcher.start()
             turn = threading.Lock()
@@ -145,6 +164,7 @@ class Connection(socketserver.StreamRequestHandler):
             for relay in relays:
                 relay.join()
             code = process.wait()
+            self.server.commands.discard(process)
             self._send(_FRAME.pack(EXIT, code if code >= 0 else 128 - code), turn)
 
     def _relay(self, kind: bytes, stream: IO[bytes], turn: threading.Lock) -> None:
@@ -165,21 +185,17 @@ class Connection(socketserver.StreamRequestHandler):
                 pass
         except OSError:
             pass
-        for number, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, TERM_S)):
-            if process.poll() is not None:
-                return
-            os.killpg(process.pid, number)
-            try:
-                process.wait(wait_s)
-            except subprocess.TimeoutExpired:
-                continue
+        end(process)
 
 
 def serve() -> None:
     _, port = split_address(os.environ["PELOTON_GANG_ADDRESS"])
     with Agent(port, read_key()) as agent:
         print(f"{PEER}{own_instance()} takes commands at port {port}", flush=True)
-        agent.serve_forever(poll_interval=0.2)
+        try:
+            agent.serve_forever(poll_interval=0.2)
+        finally:
+            agent.end_commands()
 
 
 # -- the member that calls -----------------------------------------------------------------------------------------

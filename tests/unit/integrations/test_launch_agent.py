@@ -101,6 +101,20 @@ def test_a_command_ends_with_its_caller(gang: Gang) -> None:
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
+def test_commands_end_with_the_agent(gang: Gang) -> None:
+    """A pod that is asked to end leaves no process behind, and the caller learns of the end."""
+    mark = gang.folder / "pid"
+    caller = gang.start(0, "run", "peer1", f"echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 60")
+    wait_until(mark.exists)
+
+    gang.server.terminate()
+
+    assert caller.wait(PATIENCE_S) in (128 + signal.SIGTERM, launch_agent.REFUSED)
+    caller.communicate()
+    assert 128 + signal.SIGTERM == gang.server.wait(PATIENCE_S)
+    assert not Path(f"/proc/{mark.read_text().strip()}").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
