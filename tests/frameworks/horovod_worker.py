@@ -28,25 +28,29 @@ class World:
         self.folder = folder
         self.streams: list = []
 
-    def join(self) -> None:
-        """Ask the driver for the own rank, and connect to the others. Raises SystemExit if it has no slot."""
+    def begin(self) -> None:
+        """Enter the first round with the rank that the driver has given to the process."""
+        self._meet(int(os.environ["HOROVOD_RANK"]), int(os.environ["HOROVOD_SIZE"]))
+
+    def reset(self) -> None:
+        """Report to the driver that the process is ready for another round, and enter it with the rank that it answers.
+        Raises SystemExit if it has no slot any more."""
         for stream in self.streams:
             stream.close()
         self.streams = []
-        names = (
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR",
-            "HOROVOD_GLOO_RENDEZVOUS_PORT",
-            "HOROVOD_HOSTNAME",
-            "HOROVOD_LOCAL_RANK",
-        )
-        address, port, host, local_rank = (os.environ[name] for name in names)
+        names = ("GLOO_RENDEZVOUS_ADDR", "GLOO_RENDEZVOUS_PORT", "HOSTNAME", "LOCAL_RANK")
+        address, port, host, local_rank = (os.environ[f"HOROVOD_{name}"] for name in names)
         answer = urlopen(f"http://{address}:{port}/rank_and_size/{host}:{local_rank}", timeout=PATIENCE_S).read()
-        self.rank, self.size = map(int, answer.split(b",")[:2])
-        if self.rank < 0:
-            sys.exit(0)  # the driver has no slot for it any more
+        rank, size = map(int, answer.split(b",")[:2])
+        if rank < 0:
+            sys.exit(0)
+        self._meet(rank, size)
+
+    def _meet(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
         place = self.folder / "rank0.address"
         try:
-            self.streams = self._gather(place) if self.rank == 0 else [self._reach(place)]
+            self.streams = self._gather(place) if rank == 0 else [self._reach(place)]
         except OSError as error:
             raise HorovodInternalError(error) from error
 
@@ -91,7 +95,7 @@ class World:
 def main(steps: int, pause_s: float) -> None:
     folder = Path(os.environ["CHECKPOINTS"])
     world = World(folder)
-    world.join()
+    world.begin()
     checkpoint = folder / "horovod.json"
     saved = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"step": 0, "weights": [0.0] * FEATURES}
     wanted = np.arange(1.0, FEATURES + 1)
@@ -116,7 +120,7 @@ def main(steps: int, pause_s: float) -> None:
     def first(value: object, **_: object) -> object:
         return world.share(value, lambda all_of: all_of[0])
 
-    run_fn(train, world.join)(ObjectState(first, lambda: world.rank, **saved))
+    run_fn(train, world.reset)(ObjectState(first, lambda: world.rank, **saved))
 
 
 if __name__ == "__main__":
