@@ -18,11 +18,15 @@ final class ExecutorPod {
   /** A run that was lost with its host is repeated; after one that failed the driver decides. */
   private static final int FAILURES_MAX = 1;
 
+  /** The signal by which an executor is decommissioned. */
+  static final String DECOMMISSION = "PWR";
+
   private static final String IMAGE_SPARK_HOME = "/opt/spark";
 
   /**
-   * Starts the executor, and hands on SIGTERM, the notice of an eviction, where the cluster sends it to the shell alone.
-   * The status after a notice is never 0: the pod of an evicted executor has to run again.
+   * Starts the executor, and makes one signal of its own of SIGTERM, the notice of an eviction. The executor ignores
+   * SIGTERM, which some clusters send to all processes of a pod: Spark would die of the second one that it gets. The
+   * status after a notice is never 0: the pod of an evicted executor has to run again.
    */
   private static final String SCRIPT =
       String.join(
@@ -34,11 +38,11 @@ final class ExecutorPod {
           "export SPARK_LOCAL_DIRS=${SPARK_LOCAL_DIRS:-${MESOS_SANDBOX:-/tmp}}",
           "if [ -n \"$JAVA_HOME\" ]; then java=$JAVA_HOME/bin/java; else java=java; fi",
           "notice=0",
-          "trap 'notice=1; kill -TERM \"$pid\" 2>/dev/null' TERM",
-          "\"$java\" -cp \"$SPARK_HOME/conf:$SPARK_HOME/jars/*%1$s\" %2$s"
+          "trap 'trap \"\" TERM; notice=1; kill -%4$s \"$pid\" 2>/dev/null' TERM",
+          "(trap '' TERM; exec \"$java\" -cp \"$SPARK_HOME/conf:$SPARK_HOME/jars/*%1$s\" %2$s"
               + " org.apache.spark.executor.CoarseGrainedExecutorBackend --driver-url \"$SPARK_PELOTON_DRIVER\""
               + " --executor-id \"$id\" --hostname \"$host\" --cores %3$d --app-id \"$SPARK_PELOTON_APP\""
-              + " --resourceProfileId 0 &",
+              + " --resourceProfileId 0) &",
           "pid=$!",
           "wait \"$pid\"; status=$?",
           "while kill -0 \"$pid\" 2>/dev/null; do wait \"$pid\"; status=$?; done",
@@ -126,9 +130,10 @@ final class ExecutorPod {
   }
 
   private String script() {
+    String notice = conf.getBoolean("spark.decommission.enabled", false) ? DECOMMISSION : "HUP";
     String classPath = conf.get("spark.executor.extraClassPath", "");
     String more = classPath.isEmpty() ? "" : ":" + classPath;
-    return String.format(SCRIPT, more, String.join(" ", javaOptions()), cores());
+    return String.format(SCRIPT, more, String.join(" ", javaOptions()), cores(), notice);
   }
 
   private List<String> javaOptions() {

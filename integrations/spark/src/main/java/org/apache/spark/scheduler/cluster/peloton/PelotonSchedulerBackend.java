@@ -92,8 +92,7 @@ final class PelotonSchedulerBackend extends CoarseGrainedSchedulerBackend {
         SchedulerBackendUtils.getInitialTargetExecutorNumber(
             conf(), SchedulerBackendUtils.DEFAULT_NUMBER_EXECUTORS());
     this.driverJob = conf().get("spark.peloton.driver.job", "");
-    // Clusters give notice of an eviction by SIGTERM, most of them to all processes of the pod.
-    conf().set("spark.executor.decommission.signal", "TERM");
+    conf().set("spark.executor.decommission.signal", ExecutorPod.DECOMMISSION);
   }
 
   @Override

@@ -45,6 +45,13 @@ class ExecutorPodTest {
   }
 
   @Test
+  void theNoticeBecomesOneSignalThatSparkKnows() {
+    assertTrue(script(config(512)).contains("kill -HUP \"$pid\""));
+    assertTrue(script(config(512, "spark.decommission.enabled", "true")).contains("kill -PWR \"$pid\""));
+    assertTrue(script(config(512)).contains("(trap '' TERM; exec \"$java\""));
+  }
+
+  @Test
   void settingsThatAnExecutorNeedsAtItsStartAreQuoted() {
     String script = script(config(512, "spark.rpc.message.maxSize", "64", "spark.app.name", "a", "spark.network.a", "it's"));
     assertFalse(script.contains("spark.app.name"), script);
