@@ -28,7 +28,7 @@ TRIAL_SETTINGS = {
 """Shorter periods for a trial; the file's settings take precedence."""
 ADDRESS = '"${MESOS_CONTAINER_IP:-$(hostname -i | cut -d" " -f1)}"'
 """Shell that prints the address of a pod: Mesos names it, and in Kubernetes the pod has one of its own."""
-HEALTH_FILE = '"${MESOS_SANDBOX:-/tmp}/peloton-health.json"'
+HEALTH_FILE = '"${MESOS_SANDBOX:-/tmp}/peloton-$PELOTON_TASK_ID.json"'
 
 
 @dataclass(frozen=True)
