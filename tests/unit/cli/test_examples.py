@@ -33,6 +33,7 @@ POOLS = {
     "examples/kubernetes/team-a.yaml": "team-a",
     "examples/kubernetes/team-b.yaml": "team-b",
     "examples/udeploy/pool.yaml": "udeploy",
+    "examples/yarn/pool.yaml": "yarn",
     "examples/pipeline/pool.yaml": "pipeline",
     "examples/futures/pool.yaml": "science",
 }
