@@ -147,11 +147,7 @@ class Instances:
         labels: Mapping[str, str] | None = None,
     ) -> None:
         """Prepare the job, which ``add`` creates. Raises NotFound if there is no such pool."""
-        self.job_id = ""
-        self._client = client
-        self._lock = threading.RLock()
-        self._next_id = str(uuid.uuid4())
-        self._config = ParseDict(
+        config = ParseDict(
             {
                 "name": name,
                 "type": "BATCH",
@@ -164,10 +160,27 @@ class Instances:
             },
             job_pb2.JobConfig(),
         )
+        self._begin(client, config)
 
-    def add(self, count: int) -> list[int]:
+    def _begin(self, client: Client, config: job_pb2.JobConfig) -> None:
+        self.job_id = ""
+        self._client, self._config = client, config
+        self._lock = threading.RLock()
+        self._next_id = str(uuid.uuid4())
+
+    @classmethod
+    def find(cls, client: Client, job_id: str) -> Instances:
+        """Return the instances of a job that was created before, by another program perhaps."""
+        answer = refuse(client.jobs.Get(job_pb2.GetRequest(id=JobID(value=job_id))))
+        found = cls.__new__(cls)
+        found._begin(client, answer.jobInfo.config)
+        found.job_id = job_id
+        return found
+
+    def add(self, count: int, use_ended: bool = True) -> list[int]:
         """Start so many more instances; return their numbers. A new job takes the place of one that has ended.
 
+        Ended instances are started again before new ones are added, unless ``use_ended`` is false.
         A call that was lost may be repeated: it adds the same instances.
         """
         if count <= 0:
@@ -178,7 +191,7 @@ class Instances:
                 if known is None or known.has_ended:
                     return self._create(count)
                 with suppress(Aborted):
-                    return self._grow(known.instance_count, count)
+                    return self._grow(known.instance_count, count, use_ended)
         raise Aborted(f"job {self.job_id} ended {TRIES} times while {count} instances were added")
 
     def stop(self, numbers: Iterable[int]) -> None:
@@ -217,9 +230,9 @@ class Instances:
         self.job_id, self._next_id = self._next_id, str(uuid.uuid4())
         return list(range(count))
 
-    def _grow(self, known: int, count: int) -> list[int]:
+    def _grow(self, known: int, count: int, use_ended: bool) -> list[int]:
         """Use ended instances again, and add new ones to the ``known`` ones. Raises Aborted if the job has ended."""
-        ended = [one for one in self.read() if one.has_ended][:count]
+        ended = [one for one in self.read() if one.has_ended][:count] if use_ended else []
         stopped = [one.number for one in ended if not one.is_wanted]
         over = [one.number for one in ended if one.is_wanted]
         new = range(known, known + count - len(ended))

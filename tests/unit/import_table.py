@@ -82,6 +82,10 @@ MAY: dict[str, May] = {
         ("distributed", "grpc", "tornado"),
     ),
     "peloton.integrations.dask_worker": May((), ("distributed",)),
+    "peloton.integrations.prefect": May(
+        ("peloton.api", "peloton.client", "peloton.extras", "peloton.integrations.instances"),
+        ("anyio", "grpc", "prefect", "pydantic"),
+    ),
     "peloton.integrations.joblib": May(("peloton.extras", "peloton.integrations.futures"), ("joblib",)),
     "peloton.integrations.spark_submit": May(("peloton.integrations.spark",)),
     "peloton.integrations.spark": May(),

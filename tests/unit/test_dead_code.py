@@ -47,6 +47,7 @@ BY_OTHERS = {
     "ensure_ready",
     "concurrent.futures": "chunksize",
     "programs with pyspark": "peloton_session",
+    "prefect": "PelotonWorker job_configuration job_configuration_variables kill_infrastructure grace_seconds",
     "dask": "PelotonCluster scale_down",
     "public API": "PLACING PLACED LAUNCHING",
 }

@@ -16,6 +16,7 @@ from peloton.errors import Unimplemented
         ("futures", "cloudpickle", "futures"),
         ("joblib", "joblib", "joblib"),
         ("dask", "distributed", "dask"),
+        ("prefect", "prefect", "prefect"),
     ],
 )
 def test_a_missing_framework_is_named(monkeypatch: pytest.MonkeyPatch, module: str, package: str, extra: str) -> None:
