@@ -161,7 +161,8 @@ class PelotonWorker(BaseWorker[PelotonJobConfiguration, PelotonVariables, Peloto
 
 async def call(function: Callable[..., T], *arguments: Any) -> T:
     """Call Peloton on another thread."""
-    return await anyio.to_thread.run_sync(function, *arguments)
+    result: T = await anyio.to_thread.run_sync(function, *arguments)
+    return result
 
 
 def make_job(client: Client, flow_run: FlowRun, configuration: PelotonJobConfiguration) -> Instances:
