@@ -86,6 +86,10 @@ MAY: dict[str, May] = {
         ("peloton.api", "peloton.client", "peloton.extras", "peloton.integrations.instances"),
         ("anyio", "grpc", "prefect", "pydantic"),
     ),
+    "peloton.integrations.ray": May(
+        ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras", "peloton.integrations.instances"),
+        ("ray",),
+    ),
     "peloton.integrations.joblib": May(("peloton.extras", "peloton.integrations.futures"), ("joblib",)),
     "peloton.integrations.spark_submit": May(("peloton.integrations.spark",)),
     "peloton.integrations.spark": May(),

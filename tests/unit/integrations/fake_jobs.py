@@ -87,6 +87,18 @@ class FakeClient:
             answer.runtime.taskStats[state] = count
         return answer
 
+    def Get(self, request: job_pb2.GetRequest) -> job_pb2.GetResponse:
+        return job_pb2.GetResponse(jobInfo=job_pb2.JobInfo(id=request.id, config=self.jobs_seen[request.id.value]))
+
+    def Query(self, request: job_pb2.QueryRequest) -> job_pb2.QueryResponse:
+        """Find jobs that have all of the labels."""
+        wanted = {(label.key, label.value) for label in request.spec.labels}
+        answer = job_pb2.QueryResponse()
+        for job_id, config in self.jobs_seen.items():
+            if wanted <= {(label.key, label.value) for label in config.labels}:
+                answer.results.add(id={"value": job_id}, labels=config.labels)
+        return answer
+
     def List(self, request: task_pb2.ListRequest) -> task_pb2.ListResponse:
         self.note("List")
         answer = task_pb2.ListResponse()

@@ -17,6 +17,7 @@ from peloton.errors import Unimplemented
         ("joblib", "joblib", "joblib"),
         ("dask", "distributed", "dask"),
         ("prefect", "prefect", "prefect"),
+        ("ray", "ray", "ray"),
     ],
 )
 def test_a_missing_framework_is_named(monkeypatch: pytest.MonkeyPatch, module: str, package: str, extra: str) -> None:
