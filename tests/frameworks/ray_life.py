@@ -1,6 +1,6 @@
 """The life of a Ray cluster, in the environment of Ray: the address of its head is the argument.
 
-It prints the jobs that held its nodes.
+It prints a line "job ID" for each job that held its nodes, among lines of Ray.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def live(address: str) -> None:
     assert list(range(40)) == [number for number, *_ in results]
     until(lambda: not workers(), "the end of idle nodes")
     for job in sorted({node.rpartition("-")[0] for node in (first, *(node for _, node, _ in results))}):
-        print(job)
+        print("job", job)
 
 
 def workers() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -72,6 +73,7 @@ def test_nodes_follow_tasks(tmp_path: Path) -> None:
                 check=False,
             )
             assert done.returncode == 0, done.stderr[-5000:]
-            assert done.stdout.split()
-            for job in done.stdout.split():
+            jobs = re.findall(r"^job (\S+)$", done.stdout, re.MULTILINE)
+            assert jobs, done.stdout
+            for job in jobs:
                 assert cluster.finish(job) in ("FAILED", "KILLED")
