@@ -22,7 +22,7 @@ PACKAGES = ("peloton/client", "peloton/integrations")
 
 
 class OfIntegrations(MetadataHookInterface):
-    """Adds the extras of the repository that are named after an integration, and the commands of integrations."""
+    """Adds the extras that are named after an integration, and the commands and plug-ins of integrations."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -33,9 +33,13 @@ class OfIntegrations(MetadataHookInterface):
             for name, needs in extras
             if name in names
         }
-        metadata["scripts"] = {
-            name: place for name, place in project["scripts"].items() if place.startswith("peloton.integrations.")
-        }
+        metadata["scripts"] = of_integrations(project["scripts"])
+        groups = {group: of_integrations(places) for group, places in project["entry-points"].items()}
+        metadata["entry-points"] = {group: places for group, places in groups.items() if places}
+
+
+def of_integrations(places: dict[str, str]) -> dict[str, str]:
+    return {name: place for name, place in places.items() if place.startswith("peloton.integrations.")}
 
 
 class ClientModules(BuildHookInterface):  # type: ignore[type-arg]
