@@ -11,13 +11,14 @@ from peloton.model.volume import VolumeState
 from tests.nightly import lives
 from tests.simulation.mixed_life import MixedLife
 
-MOVES_IN_FLIGHT_MIN = 3
+MOVES_IN_FLIGHT_MIN = 1
+"""Few moves are: a round begins when the pods of the one before are at rest, or late."""
 
 
 @pytest.mark.parametrize(("seed", "steps"), lives((5, 200), steps=400))
 def test_a_random_life(seed: int, steps: int, template: Path, tmp_path: Path) -> None:
     """Rebalancing moves only services without volumes, within their SLA and the budget; no volume is in two pods, no
-    daemon twice on a host, and no host is overcommitted. Most moves begin while other pods start and end. In the end
+    daemon twice on a host, and no host is overcommitted. Some moves begin while other pods start and end. In the end
     all pods run, and without other acts no pod moves.
 
     PELOTON_TEST_SEEDS=1,2,3 plays others, PELOTON_TEST_STEPS longer ones.
