@@ -36,6 +36,7 @@ POOLS = {
     "examples/yarn/pool.yaml": "yarn",
     "examples/pipeline/pool.yaml": "pipeline",
     "examples/futures/pool.yaml": "science",
+    "examples/learning/pool.yaml": "learning",
 }
 ELASTIC_JOBS = {
     "examples/elastic-pools/report.yaml": "examples/elastic-pools/team-a.yaml",
@@ -49,13 +50,15 @@ SIMULATIONS = ["examples/simulation.yaml"]
 SERVICES = ["examples/services/web.yaml", "examples/udeploy/web.yaml"]
 FAILOVER = ["examples/failover-capacity/front.yaml", "examples/failover-capacity/front-failover.yaml"]
 DATABASES = ["examples/database/database.yaml"]
-DAEMONS = ["examples/daemon.yaml"]
+DAEMONS = ["examples/daemon.yaml", "examples/spark/shuffle-service.yaml"]
 DEPLOYMENTS = ["examples/peloton-on-peloton/west.yaml", "examples/peloton-on-peloton/virtual.yaml"]
+OF_FRAMEWORKS = ["examples/ray/cluster.yaml"]
+"""Files that a framework reads itself."""
 JOBS = [
     path
     for path in EXAMPLES
     if path
-    not in [*POOLS, *HOSTS, *SIMULATIONS, *SERVICES, *FAILOVER, *DATABASES, *DAEMONS, *DEPLOYMENTS, *ELASTIC_JOBS]
+    not in [*POOLS, *HOSTS, *SIMULATIONS, *SERVICES, *FAILOVER, *DATABASES, *DAEMONS, *DEPLOYMENTS, *OF_FRAMEWORKS, *ELASTIC_JOBS]
 ]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
