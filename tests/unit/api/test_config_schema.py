@@ -24,7 +24,18 @@ from peloton.errors import InvalidArgument
 from services.api.validation import job_faults
 from services.resmgr.pool_rules import check_values
 from tests.nightly import examples
-from tests.unit.cli.test_examples import DATABASES, EXAMPLES, FAILOVER, HOSTS, POOLS, ROOT, SERVICES, SIMULATIONS
+from tests.unit.cli.test_examples import (
+    DATABASES,
+    DEPLOYMENTS,
+    EXAMPLES,
+    FAILOVER,
+    HOSTS,
+    OF_FRAMEWORKS,
+    POOLS,
+    ROOT,
+    SERVICES,
+    SIMULATIONS,
+)
 from tests.unit.web.messages import messages
 
 VALIDATORS = {name: Draft7Validator(schema_of(name)) for name in FILES}

@@ -58,7 +58,18 @@ JOBS = [
     path
     for path in EXAMPLES
     if path
-    not in [*POOLS, *HOSTS, *SIMULATIONS, *SERVICES, *FAILOVER, *DATABASES, *DAEMONS, *DEPLOYMENTS, *OF_FRAMEWORKS, *ELASTIC_JOBS]
+    not in [
+        *POOLS,
+        *HOSTS,
+        *SIMULATIONS,
+        *SERVICES,
+        *FAILOVER,
+        *DATABASES,
+        *DAEMONS,
+        *DEPLOYMENTS,
+        *OF_FRAMEWORKS,
+        *ELASTIC_JOBS,
+    ]
 ]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
