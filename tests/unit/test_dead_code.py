@@ -42,7 +42,7 @@ BY_OTHERS = {
     "tests": "settings_of shares_capacity",
     "enum": "_missing_ _value_",
     "mkdocs": "on_page_markdown",
-    "programs of users, docs/client.md": "watch_pods watch_jobs has_succeeded",
+    "programs of users, docs/client.md": "watch_pods watch_jobs",
     "joblib": "supports_retrieve_callback default_n_jobs effective_n_jobs retrieve_result_callback abort_everything "
     "ensure_ready",
     "concurrent.futures": "chunksize",
@@ -51,6 +51,8 @@ BY_OTHERS = {
     "ray": "PelotonNodeProvider non_terminated_nodes is_terminated node_tags set_node_tags external_ip "
     "create_node terminate_node",
     "dask": "PelotonCluster scale_down",
+    "airflow": "PelotonOperator template_fields ui_color on_kill _process_workloads revoke_task "
+    "try_adopt_task_instances",
     "public API": "PLACING PLACED LAUNCHING",
 }
 """Names that are used where no name is written: by libraries, and by tests that read internals."""
