@@ -19,12 +19,17 @@ from contextlib import suppress
 from typing import Any
 
 import grpc
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException
-from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from peloton.client import DEFAULT_ADDRESS, AsyncClient, Client
 from peloton.errors import PelotonError
+from peloton.extras import missing_extra
+
+try:
+    from airflow.sdk import BaseOperator
+    from airflow.sdk.exceptions import AirflowException
+    from airflow.triggers.base import BaseTrigger, TriggerEvent
+except ModuleNotFoundError as missing:
+    raise missing_extra("airflow", "apache-airflow", "PelotonOperator") from missing
 
 JOBS = uuid.UUID("5a1b6f3c-52a5-4b0e-9d0c-3f6e1a7c2b90")
 """The name space of the ids of jobs."""

@@ -23,9 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from airflow.configuration import conf
-from airflow.executors.base_executor import BaseExecutor
-from airflow.utils.state import TaskInstanceState
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
@@ -34,7 +31,15 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.yaml_config import load_message
 from peloton.client import DEFAULT_ADDRESS, Client, RetryPolicy, is_away, retry_after_s
 from peloton.errors import PelotonError
+from peloton.extras import missing_extra
 from peloton.model.ids import new_job_id
+
+try:
+    from airflow.configuration import conf
+    from airflow.executors.base_executor import BaseExecutor
+    from airflow.utils.state import TaskInstanceState
+except ModuleNotFoundError as missing:
+    raise missing_extra("airflow", "apache-airflow", "PelotonExecutor") from missing
 
 SECTION = "peloton"
 BATCH_MAX = 500

@@ -77,9 +77,9 @@ MAY: dict[str, May] = {
     "peloton.integrations": May(
         ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras"), ("cloudpickle", "google", "grpc")
     ),
-    "peloton.integrations.airflow": May(("peloton.client", "peloton.errors"), ("airflow", "grpc")),
+    "peloton.integrations.airflow": May(("peloton.client", "peloton.errors", "peloton.extras"), ("airflow", "grpc")),
     "peloton.integrations.airflow_executor": May(
-        ("peloton.api", "peloton.client", "peloton.errors", "peloton.model"), ("airflow", "grpc")
+        ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras", "peloton.model"), ("airflow", "grpc")
     ),
     "peloton.integrations.dask": May(
         ("peloton.client", "peloton.errors", "peloton.extras", "peloton.integrations.instances"),
