@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import grpc
+import yaml
 
 from peloton.api.error_details import reason_of
 from peloton.api.v0 import peloton_pb2
@@ -86,7 +86,7 @@ def submit(pool: str, config: JobLike, job_id: str) -> Steps[str]:
 def read_config(config: Mapping[str, Any] | Path | str) -> job_pb2.JobConfig:
     """Return the configuration in a YAML file or a mapping, whose keys are those of the file."""
     if isinstance(config, Mapping):
-        return load_message(json.dumps(config), job_pb2.JobConfig, name="<config>")  # JSON is YAML
+        return load_message(yaml.safe_dump(dict(config), sort_keys=False), job_pb2.JobConfig, name="<config>")
     return load_message(Path(config), job_pb2.JobConfig)
 
 

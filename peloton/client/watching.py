@@ -68,6 +68,8 @@ class Resumption:
             return 0.0
         if not is_away(error) and not (self.watch_id and is_overflow(error)):
             return None
+        if not self.request.start_revision:  # no change had a revision yet: the next stream begins with later ones
+            self.must_list = self.lists
         wait_s = self.outage.next_wait_s()
         if wait_s is not None and not self.cut and self.watch_id:
             self.cut = f"{error.details()} ({error.code().name})"

@@ -73,7 +73,7 @@ MAY: dict[str, May] = {
     "peloton.lifecycle": May(("peloton.model",)),
     "peloton.scheduling": May(("peloton.model", "peloton.lifecycle"), ("numpy",)),
     "peloton.hosts": May(("peloton.errors", "peloton.lifecycle", "peloton.model", "peloton.scheduling")),
-    "peloton.client": May(("peloton.api", "peloton.errors", "peloton.model"), ("google", "grpc")),
+    "peloton.client": May(("peloton.api", "peloton.errors", "peloton.model"), ("google", "grpc", "yaml")),
     "peloton.integrations": May(
         ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras"), ("cloudpickle", "google", "grpc")
     ),

@@ -90,6 +90,17 @@ async def test_submit(api: FakeApi, do: Do, tmp_path: Path, form: str) -> None:
     assert first == second
 
 
+async def test_submit_with_instances(api: FakeApi, do: Do) -> None:
+    """A mapping has the keys of a file, of which those of instances are numbers."""
+    api.answers["respools.LookupResourcePoolID"] = [POOL]
+    api.answers["jobs.Create"] = [job_pb2.CreateResponse()]
+
+    await do(lambda client: client.submit("/team", {"instanceCount": 2, "instanceConfig": {1: {"name": "last"}}}))
+    [request] = api.requests("jobs.Create")
+
+    assert {1: "last"} == {number: task.name for number, task in request.config.instanceConfig.items()}
+
+
 async def test_submit_a_service(api: FakeApi, do: Do) -> None:
     """The creation of a service has a key, so that it may be repeated."""
     api.answers["respools.LookupResourcePoolID"] = [POOL]

@@ -106,6 +106,17 @@ async def test_a_cut_watch_resumes(api: FakeApi, kind: type[Any], end: Any) -> N
 
 
 @both
+async def test_a_cut_before_the_first_revision(api: FakeApi, kind: type[Any]) -> None:
+    """A watch that began without a revision is listed again: changes while it was cut off are in no stream."""
+    api.answers["watches.Watch"] = [[begin(0), AWAY], [begin(3), CANCELLED]]
+    api.answers["services.ListPods"] = [listing(0), listing(0, 1)]
+
+    seen, _, _ = await collect(kind, api)
+
+    assert [(0, ["0"], [], True), (3, ["0", "1"], [], True)] == seen
+
+
+@both
 async def test_it_continues_where_the_caller_was(api: FakeApi, kind: type[Any]) -> None:
     """A watch from a revision begins without a list, unless the changes after it are not kept any more."""
     streams: list[Any] = [[begin(7), change(8), AWAY], TOO_OLD, [begin(120), change(121), CANCELLED]]
