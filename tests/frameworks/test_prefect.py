@@ -7,7 +7,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.e2e.local import Cluster, temporary
@@ -33,7 +33,7 @@ def process(variables: Mapping[str, str], log: Path, *command: str) -> Iterator[
 
 def answers(url: str) -> bool:
     try:
-        return bool(urllib.request.urlopen(f"{url}/health", timeout=10).read())
+        return bool(urllib.request.urlopen(url, timeout=10).read())
     except (OSError, urllib.error.URLError):
         return False
 
@@ -57,10 +57,12 @@ def test_flow_runs_live_as_jobs(tmp_path: Path) -> None:
     with (
         Cluster(temporary(tmp_path / "peloton")) as cluster,
         process(variables, tmp_path / "server.log", *server),
-        process(variables, tmp_path / "worker.log", *worker),
+        ExitStack() as stack,
     ):
         cluster.pool("science")
-        cluster.wait(lambda: answers(url), "the server of Prefect", 120)
+        cluster.wait(lambda: answers(f"{url}/health"), "the server of Prefect", 120)
+        stack.enter_context(process(variables, tmp_path / "worker.log", *worker))
+        cluster.wait(lambda: answers(f"{url}/work_pools/cluster"), "the work pool, which the worker creates", 120)
         command = [str(python), "tests/frameworks/prefect_life.py", cluster.local.address]
         command.append(str(cluster.capacity() - 0.5))
         done = subprocess.run(
