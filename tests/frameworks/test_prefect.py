@@ -50,6 +50,7 @@ def test_flow_runs_live_as_jobs(tmp_path: Path) -> None:
         "PREFECT_HOME": str(tmp_path / "prefect"),
         "PREFECT_API_URL": url,
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_WORKER_ENABLE_CANCELLATION": "true",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
     }
     server = (str(python.with_name("prefect")), "server", "start", "--no-ui", "--port", str(port))
