@@ -11,7 +11,7 @@ from peloton.model.volume import VolumeState
 from tests.nightly import lives
 from tests.simulation.mixed_life import MixedLife
 
-MOVES_IN_FLIGHT_MIN = 1
+MOVES_IN_FLIGHT_MIN = 2
 """Few moves are: a round begins when the pods of the one before are at rest, or late."""
 
 

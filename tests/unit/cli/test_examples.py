@@ -52,8 +52,8 @@ FAILOVER = ["examples/failover-capacity/front.yaml", "examples/failover-capacity
 DATABASES = ["examples/database/database.yaml"]
 DAEMONS = ["examples/daemon.yaml", "examples/spark/shuffle-service.yaml"]
 DEPLOYMENTS = ["examples/peloton-on-peloton/west.yaml", "examples/peloton-on-peloton/virtual.yaml"]
-OF_FRAMEWORKS = ["examples/ray/cluster.yaml"]
-"""Files that a framework reads itself."""
+OF_FRAMEWORKS = ["examples/airflow/worker.yaml", "examples/ray/cluster.yaml"]
+"""Files that frameworks read, or complete."""
 JOBS = [
     path
     for path in EXAMPLES
