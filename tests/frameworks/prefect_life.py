@@ -1,6 +1,6 @@
 """Lives of flow runs, in the environment of Prefect.
 
-The arguments are the address of Peloton's API, and a number of cores that fits into the pool and on no host.
+The argument is the address of Peloton's API.
 
 The server of Prefect is at PREFECT_API_URL, and a worker of the work pool "cluster" runs. It prints the ids of the jobs
 with the states in which they end.
@@ -32,7 +32,7 @@ TIMEOUT_S = 240.0
 LONG = {"count": 600, "pause_s": 0.5}
 
 
-def live(address: str, too_many_cores: float) -> None:
+def live(address: str) -> None:
     deployment = deploy("cluster", address=address, cpu=0.2, memory_mib=512, grace_s=60)
 
     def start(parameters: dict[str, object], **job_variables: object) -> UUID:
@@ -66,11 +66,6 @@ def live(address: str, too_many_cores: float) -> None:
         wait(moved, "Cancelled")
         print(second, "SUCCEEDED")
 
-        waiting = start(LONG, cpu=too_many_cores)
-        until(lambda: bool(read(waiting).infrastructure_pid), "a job", lambda: str(read(waiting).state))
-        prefect.set_flow_run_state(waiting, Cancelling())
-        print(wait(waiting, "Cancelled"), "KILLED")
-
 
 def processes_of(run: UUID) -> list[int]:
     mark = f"PREFECT__FLOW_RUN_ID={run}".encode()
@@ -92,4 +87,4 @@ def until(condition: Callable[[], bool], what: str, seen: Callable[[], str]) -> 
 
 
 if __name__ == "__main__":
-    live(sys.argv[1], float(sys.argv[2]))
+    live(sys.argv[1])
