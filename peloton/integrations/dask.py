@@ -211,6 +211,6 @@ def worker_spec(spec: InstanceSpec, python: str, scheduler: str) -> InstanceSpec
     threads, memory_bytes = max(1, math.floor(spec.cpu)), int(spec.memory_mib * BYTES_PER_MIB * MEMORY_SHARE)
     return replace(
         spec,
-        command=f'exec {shlex.quote(python)} -c "${SOURCE}" {scheduler} {threads} {memory_bytes}',
+        command=f'exec {shlex.quote(python)} -c "${SOURCE}" {shlex.quote(scheduler)} {threads} {memory_bytes}',
         environment={**spec.environment, SOURCE: WORKER.read_text(encoding="utf-8")},
     )

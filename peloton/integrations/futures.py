@@ -201,7 +201,8 @@ class PelotonExecutor(Executor):
     def _end(self) -> None:
         """Wait until the workers have ended, or stop the job."""
         if self._is_terminated:
-            self._server.close()  # first, so that workers do not finish their calls
+            self._calls.break_off("the executor was shut down")  # the calls that run, whose workers end now
+            self._server.close()  # before the job, so that workers do not finish their calls
         try:
             until_s = time.monotonic() + (0 if self._is_terminated else END_S)
             while (counts := self._instances.count()) is not None and not counts.has_ended:
@@ -209,8 +210,8 @@ class PelotonExecutor(Executor):
                     self._instances.stop_all()
                     break
                 time.sleep(TICK_S)
-        except grpc.RpcError as error:
-            log.warning("job %s may still run: %s: %s", self.job_id, error.code().name, error.details())
+        except (grpc.RpcError, PelotonError) as error:
+            log.warning("job %s may still run: %s", self.job_id, error)
         finally:
             self._close()
             atexit.unregister(self.terminate)
@@ -236,7 +237,7 @@ def worker_spec(spec: InstanceSpec, python: str, address: str, token: str) -> In
     source = Path(futures_worker.__file__).read_text(encoding="utf-8")
     return replace(
         spec,
-        command=f'exec {shlex.quote(python)} -c "${SOURCE}" {address}',
+        command=f'exec {shlex.quote(python)} -c "${SOURCE}" {shlex.quote(address)}',
         environment={**spec.environment, SOURCE: source, futures_worker.TOKEN: token},
     )
 

@@ -152,6 +152,17 @@ def test_ctrl_c_stops_the_job(fake: FakeClient) -> None:
     assert "Stop" in fake.calls
 
 
+def test_terminating_an_executor_fails_running_calls(fake: FakeClient, executor: PelotonExecutor) -> None:
+    """A program that waits for such a call gets the error."""
+    future = executor.submit(abs, -3)
+    with join(fake) as connection:
+        connection.send((7, futures_version()))
+        connection.recv()
+        executor.terminate()
+    with pytest.raises(BrokenExecutor, match="the executor was shut down"):
+        future.result(TIMEOUT_S)
+
+
 def test_an_executor_without_a_pool_leaves_nothing_open(fake: FakeClient) -> None:
     """The refusal names the pool, and the port is closed."""
     with pytest.raises(Exception, match="unknown pool '/none'"):
