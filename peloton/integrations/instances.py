@@ -27,13 +27,12 @@ from google.protobuf.json_format import ParseDict
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
-from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.client import Client
-from peloton.errors import Aborted, InvalidArgument, NotFound
+from peloton.client import Client, operations
+from peloton.errors import Aborted, InvalidArgument
+from peloton.model.job import JOB_TERMINAL
+from peloton.model.pod import TERMINAL
 
-RUNS_ENDED = frozenset({"SUCCEEDED", "FAILED", "LOST", "KILLED"})
-JOB_ENDED = frozenset({"SUCCEEDED", "FAILED", "KILLED", "DELETED"})
 TRIES = 3
 """Tries of ``add``, whose job may end between a read and a call."""
 
@@ -102,7 +101,7 @@ class Instance:
 
     @property
     def has_ended(self) -> bool:
-        return self.state in RUNS_ENDED
+        return self.state in TERMINAL
 
 
 @dataclass(frozen=True)
@@ -115,22 +114,12 @@ class Counts:
 
     @property
     def has_ended(self) -> bool:
-        return self.state in JOB_ENDED
+        return self.state in JOB_TERMINAL
 
     @property
     def alive_count(self) -> int:
         """Instances that run, or will."""
-        return self.instance_count - sum(self.by_state.get(state, 0) for state in RUNS_ENDED)
-
-
-def find_pool(client: Client, path: str) -> str:
-    """Return the id of the pool at the path. Raises NotFound."""
-    answer = client.respools.LookupResourcePoolID(
-        respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value=path))
-    )
-    if answer.HasField("error"):
-        raise NotFound(f"unknown pool {path!r}: `peloton respool dump` lists the pools")
-    return str(answer.id.value)
+        return self.instance_count - sum(self.by_state.get(state, 0) for state in TERMINAL)
 
 
 class Instances:
@@ -154,7 +143,7 @@ class Instances:
                 "owningTeam": owner or name,
                 "owner": owner,
                 "labels": [{"key": key, "value": value} for key, value in sorted((labels or {}).items())],
-                "respoolID": {"value": find_pool(client, pool)},
+                "respoolID": {"value": client.run(operations.find_pool(pool))},
                 "sla": {"preemptible": spec.preemptible, "revocable": spec.revocable},
                 "defaultConfig": spec.task(),
             },
@@ -291,8 +280,14 @@ def ranges_of(numbers: Iterable[int]) -> list[task_pb2.InstanceRange]:
 
 
 def local_address(api: str) -> str:
-    """Return the address of this host from which it reaches the API, at which pods most likely reach it."""
-    host, _, port = api.partition(",")[0].strip().rpartition(":")
+    """Return the address of this host from which it reaches the API, at which pods most likely reach it.
+
+    Raises InvalidArgument, OSError.
+    """
+    first = api.partition(",")[0].strip()
+    host, _, port = first.rpartition(":")
+    if not (host and port.isascii() and port.isdigit()):
+        raise InvalidArgument(f"address {first!r}: want HOST:PORT")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, int(port)))  # sends nothing
         return str(probe.getsockname()[0])

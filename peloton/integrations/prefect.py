@@ -19,9 +19,8 @@ import anyio.abc
 import anyio.to_thread
 import grpc
 
-from peloton.api.v0.peloton_pb2 import JobID
-from peloton.api.v0.task import task_pb2
 from peloton.client import DEFAULT_ADDRESS, Client
+from peloton.errors import NotFound
 from peloton.extras import missing_extra
 from peloton.integrations.instances import Instances, InstanceSpec
 
@@ -121,11 +120,11 @@ class PelotonWorker(BaseWorker[PelotonJobConfiguration, PelotonVariables, Peloto
         self, infrastructure_pid: str, configuration: PelotonJobConfiguration, grace_seconds: int = 30
     ) -> None:
         """Stop the job of a flow run, with the grace period of the job."""
-        request = task_pb2.StopRequest(jobId=JobID(value=infrastructure_pid))
         with Client(configuration.address) as client:
-            answer = await call(client.tasks.Stop, request)
-        if answer.error.HasField("notFound"):
-            raise InfrastructureNotFound(f"Peloton has no job {infrastructure_pid}")
+            try:
+                await call(client.stop, infrastructure_pid)
+            except NotFound as error:
+                raise InfrastructureNotFound(str(error)) from error
 
     async def _wait(self, job: Instances, flow_run: FlowRun, is_repeated: bool) -> int:
         """Wait for the end of the job; return its status. Unless runs are repeated, it ends with its first one, since
@@ -135,8 +134,8 @@ class PelotonWorker(BaseWorker[PelotonJobConfiguration, PelotonVariables, Peloto
         while True:
             await anyio.sleep(POLL_S)
             try:
-                seen = await call(job.read)
                 counts = await call(job.count)
+                seen = await call(job.read)
                 if not seen or counts is None:
                     continue
                 [instance] = seen
@@ -146,6 +145,9 @@ class PelotonWorker(BaseWorker[PelotonJobConfiguration, PelotonVariables, Peloto
                 elif not counts.has_ended:
                     continue
             except grpc.RpcError as error:
+                if error.code() is grpc.StatusCode.NOT_FOUND:
+                    log.error("Job %s was deleted", job.job_id)
+                    return EXIT_CODE
                 log.warning("Peloton does not answer, and is asked again: %s", error)
                 continue
             if counts.state == "SUCCEEDED":

@@ -75,7 +75,8 @@ MAY: dict[str, May] = {
     "peloton.hosts": May(("peloton.errors", "peloton.lifecycle", "peloton.model", "peloton.scheduling")),
     "peloton.client": May(("peloton.api", "peloton.errors", "peloton.model"), ("google", "grpc", "yaml")),
     "peloton.integrations": May(
-        ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras"), ("cloudpickle", "google", "grpc")
+        ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras", "peloton.model"),
+        ("cloudpickle", "google", "grpc"),
     ),
     "peloton.integrations.airflow": May(("peloton.client", "peloton.errors", "peloton.extras"), ("airflow", "grpc")),
     "peloton.integrations.airflow_executor": May(
@@ -87,7 +88,7 @@ MAY: dict[str, May] = {
     ),
     "peloton.integrations.dask_worker": May((), ("distributed",)),
     "peloton.integrations.prefect": May(
-        ("peloton.api", "peloton.client", "peloton.extras", "peloton.integrations.instances"),
+        ("peloton.client", "peloton.errors", "peloton.extras", "peloton.integrations.instances"),
         ("anyio", "grpc", "prefect", "pydantic"),
     ),
     "peloton.integrations.ray": May(

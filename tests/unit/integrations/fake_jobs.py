@@ -11,7 +11,9 @@ import grpc
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.integrations.instances import JOB_ENDED, RUNS_ENDED
+from peloton.client import Client
+from peloton.model.job import JOB_TERMINAL
+from peloton.model.pod import TERMINAL
 
 POOL = "/science"
 
@@ -34,6 +36,8 @@ class FakeClient:
         self.before: Callable[[str], None] = lambda name: None
         self.jobs = self.tasks = self.respools = self
 
+    run, _do = Client.run, Client._do
+
     def move(self, job_id: str, state: str, *numbers: int, goal: str = "SUCCEEDED") -> None:
         for number in numbers:
             runtime = self.runs[job_id][number].runtime
@@ -44,7 +48,7 @@ class FakeClient:
 
     def state(self, job_id: str) -> str:
         states = self.states(job_id)
-        if not RUNS_ENDED.issuperset(states):
+        if not TERMINAL.issuperset(states):
             return "RUNNING"
         return next((state for state in ("FAILED", "KILLED") if state in states), "SUCCEEDED")
 
@@ -121,7 +125,7 @@ class FakeClient:
     def Stop(self, request: task_pb2.StopRequest) -> task_pb2.StopResponse:
         self.note("Stop")
         numbers = numbers_of(request) or range(len(self.runs[request.jobId.value]))
-        alive = [n for n in numbers if self.states(request.jobId.value)[n] not in RUNS_ENDED]
+        alive = [n for n in numbers if self.states(request.jobId.value)[n] not in TERMINAL]
         self.move(request.jobId.value, "KILLED", *alive, goal="KILLED")
         return task_pb2.StopResponse()
 
@@ -130,7 +134,7 @@ class FakeClient:
         self.calls.append(call)
 
     def check_active(self, job_id: str) -> None:
-        if self.state(job_id) in JOB_ENDED:
+        if self.state(job_id) in JOB_TERMINAL:
             raise Refused
 
 

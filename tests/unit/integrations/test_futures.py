@@ -165,7 +165,7 @@ def test_terminating_an_executor_fails_running_calls(fake: FakeClient, executor:
 
 def test_an_executor_without_a_pool_leaves_nothing_open(fake: FakeClient) -> None:
     """The refusal names the pool, and the port is closed."""
-    with pytest.raises(Exception, match="unknown pool '/none'"):
+    with pytest.raises(Exception, match="unable to find resource pool /none"):
         PelotonExecutor("127.0.0.1:1", "/none")
     assert ["close"] == fake.calls
 

@@ -9,7 +9,7 @@ import pytest
 from peloton.api.v0.job import job_pb2
 from peloton.client import Client
 from peloton.errors import InvalidArgument, NotFound
-from peloton.integrations.instances import Instances, InstanceSpec, ranges_of, refuse
+from peloton.integrations.instances import Instances, InstanceSpec, local_address, ranges_of, refuse
 from tests.unit.integrations.fake_jobs import POOL, FakeClient
 
 
@@ -83,7 +83,7 @@ def test_a_creation_whose_answer_was_lost_creates_one_job(fake: FakeClient, work
 
 def test_an_unknown_pool_is_refused(fake: FakeClient) -> None:
     """The error comes before any job, and names the pool."""
-    with pytest.raises(NotFound, match="unknown pool '/none'"):
+    with pytest.raises(NotFound, match="unable to find resource pool /none"):
         Instances(cast(Client, fake), "/none", "workers", InstanceSpec("exec work"))
 
 
@@ -98,3 +98,10 @@ def test_errors_in_answers_are_raised() -> None:
 def test_numbers_become_the_fewest_ranges() -> None:
     """Neighbours share one; their order and repetitions do not matter."""
     assert [(1, 4), (6, 7)] == [(getattr(one, "from"), one.to) for one in ranges_of([3, 1, 2, 6, 2])]
+
+
+@pytest.mark.parametrize("address", ["cluster", "cluster:", ":5397", "", "cluster:http"])
+def test_an_address_without_a_port_is_refused(address: str) -> None:
+    """The error shows the form of an address."""
+    with pytest.raises(InvalidArgument, match=f"address '{address}': want HOST:PORT"):
+        local_address(address)
