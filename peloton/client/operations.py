@@ -103,6 +103,24 @@ def find_pool(path: str) -> Steps[str]:
 # -- wait
 
 
+class Polling:
+    """The pauses between the reads of one wait, which grow; the last one ends at the timeout."""
+
+    def __init__(self, policy: RetryPolicy, timeout_s: float | None) -> None:
+        self._clock, self._timeout_s = policy.clock, timeout_s
+        self._since_s, self._poll_s = policy.clock(), POLL_S
+
+    def next_sleep(self, name: str, state: str) -> Sleep:
+        """Return the next pause. Raises TimeoutError with the name and the state of what has not ended in time."""
+        pause_s, self._poll_s = self._poll_s, min(POLL_GROWTH * self._poll_s, POLL_S_MAX)
+        if self._timeout_s is None:
+            return Sleep(pause_s)
+        left_s = self._since_s + self._timeout_s - self._clock()
+        if left_s <= 0:
+            raise TimeoutError(f"{name} has not ended within {self._timeout_s:g} s: {state}")
+        return Sleep(min(pause_s, left_s))
+
+
 def read_progress(job_id: str) -> Steps[Progress]:
     """Read the progress by the short form of the job if the API has it, otherwise by the long one. Raises NotFound."""
     return (yield from _read_progress(job_id, Outage(RetryPolicy(away_s=0))))
@@ -134,15 +152,12 @@ def progress_of(config: job_pb2.JobConfig, runtime: job_pb2.RuntimeInfo) -> Prog
 
 def wait(job_id: str, timeout_s: float | None, policy: RetryPolicy) -> Steps[Progress]:
     """Return the progress of the job at its end: see ``Client.wait``."""
-    outage, poll_s, since_s = Outage(policy), POLL_S, policy.clock()
+    outage, polling = Outage(policy), Polling(policy, timeout_s)
     while True:
         progress = yield from _read_progress(job_id, outage)
         if progress.has_ended:
             return progress
-        if timeout_s is not None and policy.clock() - since_s + poll_s > timeout_s:
-            raise TimeoutError(f"job {job_id} has not ended within {timeout_s:g} s: {progress.state}")
-        yield Sleep(poll_s)
-        poll_s = min(POLL_GROWTH * poll_s, POLL_S_MAX)
+        yield polling.next_sleep(f"job {job_id}", progress.state)
 
 
 # -- logs
@@ -155,9 +170,10 @@ def read_log(job_id: str, instance: int, file: str, run_id: str) -> Steps[str]:
     if listing.HasField("error"):
         raise refusal_of_sandbox(listing.error, f"{job_id}-{instance}")
     wanted = "/" + file.lstrip("/")
-    path = next((path for path in listing.paths if f"/{path}".endswith(wanted)), None)
-    if path is None:
+    paths = [path for path in listing.paths if f"/{path}".endswith(wanted)]
+    if not paths:
         raise NotFound(f"task {job_id}-{instance} has no file {file}: it has {', '.join(listing.paths) or 'none'}")
+    path = min(paths, key=len)  # a folder of the task may have files of this name, too
     if listing.hostname:
         body = yield Fetch(listing.hostname, int(listing.port), f"/files/download?path={quote(path, safe='')}")
     else:
@@ -244,7 +260,7 @@ def wait_for_update(
     job_id: str, update_key: str, timeout_s: float | None, policy: RetryPolicy
 ) -> Steps[stateless_pb2.WorkflowStatus]:
     """Return the status of an update at its end: see ``Client.wait_for_update``."""
-    outage, poll_s, since_s = Outage(policy), POLL_S, policy.clock()
+    outage, polling = Outage(policy), Polling(policy, timeout_s)
     request = stateless_svc_pb2.ListJobWorkflowsRequest(job_id=v1.JobID(value=job_id))
     while True:
         answer: stateless_svc_pb2.ListJobWorkflowsResponse = yield from persist(
@@ -255,8 +271,5 @@ def wait_for_update(
             raise NotFound(f"job {job_id} has no update with the key {update_key!r}").because(Reason.UPDATE_NOT_FOUND)
         if found.state in UPDATE_ENDED:
             return found
-        if timeout_s is not None and policy.clock() - since_s + poll_s > timeout_s:
-            state = stateless_pb2.WorkflowState.Name(found.state).removeprefix("WORKFLOW_STATE_")
-            raise TimeoutError(f"update {update_key!r} of job {job_id} has not ended within {timeout_s:g} s: {state}")
-        yield Sleep(poll_s)
-        poll_s = min(POLL_GROWTH * poll_s, POLL_S_MAX)
+        state = stateless_pb2.WorkflowState.Name(found.state).removeprefix("WORKFLOW_STATE_")
+        yield polling.next_sleep(f"update {update_key!r} of job {job_id}", state)

@@ -29,6 +29,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, NoReturn
 
+from peloton.integrations.futures_worker import keep_alive
+
 KEY_FILE = "PELOTON_LAUNCH_KEY_FILE"
 PEER = "peer"
 REFUSED = 255
@@ -116,9 +118,11 @@ def end(command: subprocess.Popen[bytes]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         if command.poll() is not None:
             return
-        os.killpg(command.pid, number)
         try:
+            os.killpg(command.pid, number)
             command.wait(TERM_S)
+        except ProcessLookupError:
+            return  # it has ended since
         except subprocess.TimeoutExpired:
             continue
 
@@ -141,6 +145,7 @@ class Connection(socketserver.StreamRequestHandler):
             print(f"refused a caller without the key: {self.client_address[0]}", file=sys.stderr, flush=True)
             return
         self.connection.settimeout(None)
+        keep_alive(self.connection)
         command = json.loads(request)["command"]
         if command is None:
             self.wfile.write(_FRAME.pack(EXIT, 0))
@@ -207,6 +212,7 @@ def call(address: str, command: str | None, wait_s: float) -> int:
         request = json.dumps({"command": command}).encode()
         nonce = answers.readline(REQUEST_BYTES_MAX).rstrip(b"\n")
         connection.settimeout(None)
+        keep_alive(connection)
         connection.sendall(sign(read_key(), nonce, request) + b" " + request + b"\n")
         while len(head := answers.read(_FRAME.size)) == _FRAME.size:
             kind, number = _FRAME.unpack(head)
