@@ -32,6 +32,12 @@ WAIT_S = 30
 CALL_TIMEOUT_S = WAIT_S + 15.0
 RETRY_S = 2.0
 """Seconds between calls while the API does not answer."""
+PERMANENT = (
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
 PRINTED = "-"
 
 
@@ -93,7 +99,7 @@ def write(path: str, text: str) -> None:
 
 
 def follow(client: Client, job_id: str, instance: int, path: str, form: str, once: bool) -> None:
-    """Write the file at each change of its text. Raises RpcError when the API refuses the calls."""
+    """Write the file at each change of its text. Raises OSError, and RpcError when the API refuses the calls."""
     revision, before = "", None
     while True:
         request = gang_pb2.GetGangRequest(
@@ -102,8 +108,9 @@ def follow(client: Client, job_id: str, instance: int, path: str, form: str, onc
         try:
             gang = client.gangs.GetGang(request, timeout=CALL_TIMEOUT_S)
         except grpc.RpcError as error:
-            if once or error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT):
+            if once or error.code() in PERMANENT:
                 raise
+            print(f"gang of job {job_id}: {error.details()}; the call is repeated", file=sys.stderr, flush=True)
             time.sleep(RETRY_S)
             continue
         revision, text = gang.revision, FORMATS[form](gang, instance)
@@ -136,6 +143,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             follow(client, options.job, options.instance, options.file, options.format, options.once)
     except grpc.RpcError as error:
         print(f"gang of job {options.job} at {options.address}: {error.details()}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"{options.file}: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         pass

@@ -140,7 +140,7 @@ def driver_job(asked: Submission, jar: str, spark_home: str) -> dict[str, Any]:
         "controller": True,
         "complete": True,
         "resource": {
-            "cpuLimit": float(settings.get("spark.driver.cores", "1")),
+            "cpuLimit": _number(settings, "spark.driver.cores", 1),
             "memLimitMb": driver_memory_mib(settings),
             "diskLimitMb": mebibytes(settings.get("spark.peloton.driver.disk", "1g")),
         },
@@ -151,7 +151,7 @@ def driver_job(asked: Submission, jar: str, spark_home: str) -> dict[str, Any]:
         },
         "ports": [{"name": "spark-ui", "envName": UI_PORT}],
         "preemptionPolicy": {"type": "TYPE_PREEMPTIBLE" if is_preemptible else "TYPE_NON_PREEMPTIBLE"},
-        "restartPolicy": {"maxFailures": int(settings.get("spark.peloton.driver.maxFailures", "3"))},
+        "restartPolicy": {"maxFailures": int(_number(settings, "spark.peloton.driver.maxFailures", 3))},
     }
     if image:
         driver["container"] = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": image}}}}
@@ -160,7 +160,7 @@ def driver_job(asked: Submission, jar: str, spark_home: str) -> dict[str, Any]:
         "name": settings.get("spark.peloton.job.name") or asked.name or _name_of(asked.rest),
         "owningTeam": settings.get("spark.peloton.team") or getpass.getuser(),
         "instanceCount": 1,
-        "sla": {"preemptible": True, "priority": int(settings.get("spark.peloton.priority", "0"))},
+        "sla": {"preemptible": True, "priority": int(_number(settings, "spark.peloton.priority", 0))},
         "labels": [{"key": key.strip(), "value": value.strip()} for key, value in labels.items()],
         "instanceConfig": {"0": driver},
     }
@@ -169,7 +169,7 @@ def driver_job(asked: Submission, jar: str, spark_home: str) -> dict[str, Any]:
 def driver_memory_mib(settings: dict[str, str]) -> int:
     """Return heap and overhead of the driver in MiB."""
     heap = mebibytes(settings.get("spark.driver.memory", "1g"))
-    factor = float(settings.get("spark.driver.memoryOverheadFactor", OVERHEAD_FACTOR))
+    factor = _number(settings, "spark.driver.memoryOverheadFactor", OVERHEAD_FACTOR)
     given = settings.get("spark.driver.memoryOverhead")
     return heap + (mebibytes(given) if given else max(OVERHEAD_MIN_MIB, int(heap * factor)))
 
@@ -181,6 +181,14 @@ def mebibytes(size: str) -> int:
     if not number.isdecimal():
         raise SubmitError(f"size {size!r}: want a whole number and k, m, g or t")
     return int(int(number) * UNITS_MIB[unit])
+
+
+def _number(settings: dict[str, str], name: str, usual: float) -> float:
+    text = settings.get(name, str(usual))
+    try:
+        return float(text)
+    except ValueError:
+        raise SubmitError(f"{name} is {text!r}: want a number") from None
 
 
 def _python(settings: dict[str, str], image: str) -> str:
@@ -223,6 +231,8 @@ def call(address: str, service: str, method: str, message: dict[str, Any]) -> di
         raise SubmitError(f"{method}: {refusal.read().decode(errors='replace')}") from None
     except OSError as away:
         raise SubmitError(f"{method}: Peloton does not answer at {address}: {away}") from None
+    except ValueError:
+        raise SubmitError(f"{method}: the answer at {address} is no JSON: want the port of role web") from None
     for error in answer.get("error", {}).values():
         raise SubmitError(f"{method}: {error.get('message', error)}")
     return answer

@@ -101,6 +101,19 @@ def test_the_file_follows_the_gang(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert ["", "a", "a", "b", "c"] == [request.afterRevision for request in gangs.requests]
 
 
+def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The program ends with a line that names the file."""
+    assert 1 == run(Gangs(GANG), "--file", str(tmp_path / "none" / "hosts"))
+    assert f"{tmp_path}/none/hosts: No such file or directory\n" == capsys.readouterr().err
+
+
+def test_an_api_without_gangs_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """A call that can never succeed is not repeated."""
+    gangs = Gangs(grpc.StatusCode.UNIMPLEMENTED)
+    assert 1 == run(gangs, "--file", "-")
+    assert (1, True) == (len(gangs.requests), "no answer" in capsys.readouterr().err)
+
+
 def test_the_file_is_replaced(tmp_path: Path) -> None:
     """The file has the new text alone, and nothing else stays."""
     file = tmp_path / "hosts"

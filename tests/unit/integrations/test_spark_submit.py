@@ -54,6 +54,12 @@ def test_cluster_mode_is_a_controller_that_is_not_preempted() -> None:
     assert driver["command"]["value"].endswith("""app.py ''"'"'x'""")
 
 
+def test_settings_that_are_no_numbers_are_refused() -> None:
+    """The refusal names the setting."""
+    with pytest.raises(SubmitError, match=r"spark\.driver\.cores is 'two': want a number"):
+        driver_job(command("--driver-cores two app.py"), JAR, "/spark")
+
+
 def test_an_image_has_spark_and_the_jar() -> None:
     """A driver in an image runs the image's Spark, whose class path has the jar already."""
     driver = driver_job(command("--conf spark.peloton.container.image=spark:4 a.py"), JAR, "/own")["instanceConfig"][
