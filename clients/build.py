@@ -107,7 +107,7 @@ def build_java(dist: Path, version: str) -> Path:
 
 
 def pack(folder: Path, dist: Path) -> Path:
-    """Pack a folder and the licenses. The archive of the same files is the same, whoever packs it and when."""
+    """Pack a folder and the licenses. The archive of the same files is the same on every machine and at any time."""
     for name in LICENSES:
         shutil.copy(REPOSITORY_ROOT / name, folder)
     dist.mkdir(parents=True, exist_ok=True)
