@@ -60,7 +60,7 @@ func (c *Client) Watch(
 				if err := see(response); err != nil {
 					return err
 				}
-				request.StartRevision = response.GetRevision()
+				request.StartRevision = max(request.GetStartRevision(), response.GetRevision())
 				pauses.until = time.Time{}
 			}
 		}

@@ -30,7 +30,7 @@ from peloton.api.v0.table import table_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.yaml_config import load_message
 from peloton.client import DEFAULT_ADDRESS, Client, RetryPolicy, is_away, retry_after_s
-from peloton.errors import PelotonError
+from peloton.errors import NotFound, PelotonError
 from peloton.extras import missing_extra
 from peloton.model.ids import new_job_id
 
@@ -135,14 +135,17 @@ class PelotonExecutor(BaseExecutor):  # type: ignore[misc]
         request = table_pb2.GetInstanceStatesRequest(id=JobID(value=batch.job_id))
         try:
             states = self.client.job_table.GetInstanceStates(request).states
+            open_states = {instance: states[instance] for instance in batch.keys if instance < len(states)}
+            # A killed or lost run has a next one, unless the job has ended.
+            are_final = set(open_states.values()) <= ENDED and self.client.progress(batch.job_id).has_ended
+        except NotFound as error:
+            self.fail_all(batch, str(error))
+            return
         except grpc.RpcError as error:
             if error.code() is not grpc.StatusCode.NOT_FOUND:
                 raise
             self.fail_all(batch, str(error.details()))
             return
-        open_states = {instance: states[instance] for instance in batch.keys if instance < len(states)}
-        # A killed or lost run has a next one, unless the job has ended.
-        are_final = set(open_states.values()) <= ENDED and self.client.progress(batch.job_id).has_ended
         for instance, state in open_states.items():
             if state == SUCCEEDED:
                 self.success(batch.keys.pop(instance))

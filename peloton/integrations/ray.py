@@ -17,7 +17,7 @@ import logging
 import shlex
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -131,7 +131,7 @@ class PelotonNodeProvider(NodeProvider):  # type: ignore[misc]
     def terminate_node(self, node_id: str) -> None:
         self.terminate_nodes([node_id])
 
-    def terminate_nodes(self, node_ids: Iterable[str]) -> None:
+    def terminate_nodes(self, node_ids: Sequence[str]) -> None:
         """Stop nodes by one call for each type."""
         with self._lock:
             for job in self._jobs.values():
