@@ -24,9 +24,9 @@ from demand import Scale
 from settings import environment, java, port_of, site, write_configuration
 
 from peloton.api.v1alpha import peloton_pb2
-from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.client import Client
+from peloton.errors import PelotonError
 
 PERIOD_S = 2.0
 CALL_MAX_S, ADMIN_MAX_S = 15.0, 60.0
@@ -77,21 +77,6 @@ def serve(nodes: Nodes, address: tuple[str, int]) -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
-def scale(client: Client, job_id: str, count: int) -> bool:
-    """Give the service of the node managers another number of pods. Return whether it changed."""
-    key = peloton_pb2.JobID(value=job_id)
-    info = client.services.GetJob(stateless_svc_pb2.GetJobRequest(job_id=key)).job_info
-    if info.spec.instance_count == count:
-        return False
-    info.spec.instance_count = count
-    client.services.ReplaceJob(
-        stateless_svc_pb2.ReplaceJobRequest(
-            job_id=key, version=info.status.version, spec=info.spec, update_spec=stateless_pb2.UpdateSpec()
-        )
-    )
-    return True
-
-
 def count_of(client: Client, job_id: str) -> int:
     request = stateless_svc_pb2.GetJobRequest(job_id=peloton_pb2.JobID(value=job_id))
     return int(client.services.GetJob(request).job_info.spec.instance_count)
@@ -137,9 +122,10 @@ def main() -> int:
             try:
                 present = count_of(client, given["nodes_job"])
                 count = decision.wanted(metrics_of(host, first), present, time.monotonic())
-                if count != present and scale(client, given["nodes_job"], count):
+                if count != present:
+                    client.scale(given["nodes_job"], count)
                     print(f"node managers: {present} -> {count}", flush=True)
-            except (OSError, grpc.RpcError) as error:
+            except (OSError, grpc.RpcError, PelotonError) as error:
                 print(f"not scaled: {type(error).__name__}", flush=True)
     return manager.returncode
 

@@ -1,4 +1,4 @@
-"""How many node managers there should be, by YARN's metrics."""
+"""The number of node managers that YARN's metrics ask for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IDLE_S = 20.0
 
 @dataclass
 class Scale:
-    """The decision how many node managers there should be, with its memory of when fewer were enough."""
+    """The decision on the number of node managers. It remembers since when fewer have been enough."""
 
     least: int
     most: int

@@ -1,4 +1,4 @@
-"""What the scripts of this example share: the configuration of YARN, and how its programs are started."""
+"""The configuration of YARN and the command lines of its programs, which the scripts of this example share."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ import grpc
 from controller import metrics_of
 from settings import environment, java, site, write_configuration
 
-from peloton.api.v0.respool import respool_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
@@ -42,7 +41,7 @@ def job_id(work: str, part: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"yarn-example/{work}/{part}"))
 
 
-def spec(options: argparse.Namespace, pool: str, part: str, **given: Any) -> stateless_pb2.JobSpec:
+def spec(options: argparse.Namespace, part: str, **given: Any) -> stateless_pb2.JobSpec:
     is_manager = part == "manager"
     ports = () if is_manager else ("NODE_PORT", "LOCALIZER_PORT", "WEB_PORT")
     kind = pod_pb2.PortSpec.PORT_TYPE_DYNAMIC_ENV_VAR
@@ -67,15 +66,7 @@ def spec(options: argparse.Namespace, pool: str, part: str, **given: Any) -> sta
         instance_count=1 if is_manager else options.least,
         sla=stateless_pb2.SlaSpec(preemptible=not is_manager, maximum_unavailable_instances=0),
         default_spec=pod,
-        respool_id=peloton_pb2.ResourcePoolID(value=pool),
     )
-
-
-def pool_at(client: Client, path: str) -> str:
-    answer = client.respools.LookupResourcePoolID(respool_pb2.LookupRequest(path={"value": path}))
-    if not answer.id.value:
-        sys.exit(f"no pool {path}: create it")
-    return str(answer.id.value)
 
 
 def start(options: argparse.Namespace) -> None:
@@ -88,14 +79,8 @@ def start(options: argparse.Namespace) -> None:
     nodes, manager = job_id(work, "nodes"), job_id(work, "manager")
     own = {"least": options.least, "most": options.most, "nodes_job": nodes, "peloton": options.address}
     with Client(options.address) as client:
-        pool = pool_at(client, options.pool)
-        specs = {
-            manager: spec(options, pool, "manager", **shared, **own),
-            nodes: spec(options, pool, "nodes", **shared, manager=host),
-        }
-        for key, one in specs.items():
-            request = stateless_svc_pb2.CreateJobRequest(job_id=peloton_pb2.JobID(value=key), spec=one)
-            client.services.CreateJob(request)
+        client.submit(options.pool, spec(options, "manager", **shared, **own), job_id=manager)
+        client.submit(options.pool, spec(options, "nodes", **shared, manager=host), job_id=nodes)
     conf = Path(work) / "conf"
     write_configuration(conf, site(host, options.port, options.jars, work))
     deadline_s = time.monotonic() + READY_MAX_S
@@ -143,6 +128,8 @@ def stop(options: argparse.Namespace) -> None:
                     client.services.DeleteJob(request)
                     is_asked = True
                 time.sleep(0.5)
+            if job is not None:
+                sys.exit(f"yarn-{part} is not gone after {READY_MAX_S:g} s: peloton job why {key.value}")
 
 
 def read(client: Client, key: peloton_pb2.JobID) -> stateless_pb2.JobInfo | None:

@@ -6,7 +6,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
-import java.util.UUID;
 
 /**
  * The job whose instances are executors: one of their own in client mode, and in cluster mode that of the driver, which
@@ -39,10 +38,9 @@ final class ExecutorJob {
   /** What a new job is besides its pods. */
   record Description(String name, String team, Map<String, String> labels, int priority) {}
 
-  /** Create a job of so many executors in the pool. */
-  static ExecutorJob create(PelotonApi api, String pool, Description about, ObjectNode pod, int count)
+  /** Create a job of so many executors in the pool. A repeat with the same id finds the job of the try before. */
+  static ExecutorJob create(PelotonApi api, String id, String pool, Description about, ObjectNode pod, int count)
       throws IOException, InterruptedException {
-    String id = UUID.randomUUID().toString();
     ObjectNode request = PelotonApi.JSON.createObjectNode();
     request.putObject("id").put("value", id);
     ObjectNode config = request.putObject("config");
@@ -52,7 +50,13 @@ final class ExecutorJob {
     ArrayNode labels = config.putArray("labels");
     about.labels().forEach((key, value) -> labels.addObject().put("key", key).put("value", value));
     config.set("defaultConfig", pod);
-    api.call(PelotonApi.JOBS, "Create", request);
+    try {
+      api.call(PelotonApi.JOBS, "Create", request);
+    } catch (PelotonApi.ApiException refusal) {
+      if (!refusal.is("alreadyExists")) {
+        throw refusal;
+      }
+    }
     return new ExecutorJob(api, id, pod, false);
   }
 

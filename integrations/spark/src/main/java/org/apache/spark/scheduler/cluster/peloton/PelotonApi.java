@@ -35,8 +35,16 @@ final class PelotonApi {
 
   /** An answer that is an error of the request, and not of the moment. */
   static final class ApiException extends IOException {
-    ApiException(String message) {
+    private final transient JsonNode error;
+
+    ApiException(String message, JsonNode error) {
       super(message);
+      this.error = error;
+    }
+
+    /** Return whether the error is of this kind, a field of the answer's error. */
+    boolean is(String kind) {
+      return error.has(kind);
     }
   }
 
@@ -79,11 +87,11 @@ final class PelotonApi {
   private static JsonNode answerOf(String method, HttpResponse<byte[]> response) throws IOException {
     JsonNode answer = JSON.readTree(response.body());
     if (response.statusCode() != 200) {
-      throw new ApiException(method + ": " + answer.path("message").asText("HTTP status " + response.statusCode()));
+      throw new ApiException(method + ": " + answer.path("message").asText("HTTP status " + response.statusCode()), answer);
     }
     JsonNode error = answer.path("error");
     if (!error.isMissingNode()) {
-      throw new ApiException(method + ": " + error.findPath("message").asText(error.toString()));
+      throw new ApiException(method + ": " + error.findPath("message").asText(error.toString()), error);
     }
     return answer;
   }

@@ -8,6 +8,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
@@ -76,11 +77,15 @@ final class PelotonSchedulerBackend extends CoarseGrainedSchedulerBackend {
 
   // Of the worker alone:
   private ExecutorJob job;
+  private Opening opening;
   private Instances instances;
   private int rounds;
   private int roundsSeen;
   private Instances.Change unsent;
   private int countBefore;
+
+  /** A job whose creation has no answer yet: the next turn repeats it as it was, so that there is one job. */
+  private record Opening(String id, int count) {}
 
   PelotonSchedulerBackend(TaskSchedulerImpl taskScheduler, SparkContext context, MasterUrl master) {
     super(taskScheduler, context.env().rpcEnv());
@@ -206,7 +211,7 @@ final class PelotonSchedulerBackend extends CoarseGrainedSchedulerBackend {
   private void approachTarget() throws IOException, InterruptedException {
     int wanted = target;
     if (job == null) {
-      if (wanted == 0) {
+      if (wanted == 0 && opening == null) {
         return;
       }
       openJob(wanted);
@@ -222,9 +227,14 @@ final class PelotonSchedulerBackend extends CoarseGrainedSchedulerBackend {
     ExecutorPod executor = new ExecutorPod(conf(), context.executorMemory());
     ObjectNode pod = executor.config(driverUrl(), applicationId(), rounds, !driverJob.isEmpty());
     if (driverJob.isEmpty()) {
-      job = ExecutorJob.create(api, master.pool(), describe(executor), pod, wanted);
+      if (opening == null) {
+        opening = new Opening(UUID.randomUUID().toString(), wanted);
+      }
+      int count = opening.count();
+      job = ExecutorJob.create(api, opening.id(), master.pool(), describe(executor), pod, count);
+      opening = null;
       instances = new Instances(0);
-      instances.approach(wanted, instance -> false);
+      instances.approach(count, instance -> false);
       LOG.info("Executors are the instances of job {} in {}", job.id(), master.pool());
       return;
     }
