@@ -39,6 +39,8 @@ CONNECT_MAX_S, RETRY_S = 120.0, 0.5
 """Bounds of the wait for a member that does not serve yet."""
 HANDSHAKE_S, TERM_S = 30.0, 5.0
 PROBE_S, PROBES_AT_ONCE = 2.0, 32
+THREADS_MAX = 1_000
+"""Threads of an agent, some for each connection; further callers are refused."""
 REQUEST_BYTES_MAX, FRAME_BYTES_MAX = 1 << 20, 1 << 16
 OUTPUT, ERRORS, EXIT = b"O", b"E", b"X"
 """Kinds of frames: a byte, a length or the exit code as four bytes, and the bytes of output."""
@@ -106,6 +108,9 @@ class Agent(socketserver.ThreadingTCPServer):
         super().__init__(("", port), Connection)
         self.key = key
         self.commands: set[subprocess.Popen[bytes]] = set()
+
+    def verify_request(self, request: object, client_address: object) -> bool:
+        return threading.active_count() < THREADS_MAX
 
     def end_commands(self) -> None:
         """End all commands, which are in sessions of their own and would outlive the pod."""

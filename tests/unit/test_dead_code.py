@@ -26,6 +26,7 @@ BY_OTHERS = {
     "pymesos": "_basic_credential _get_version reregistered resourceOffers offerRescinded statusUpdate slaveLost "
     "inverseOffers inverseOfferRescinded processHeartBeat executorLost frameworkMessage",
     "httptools": "on_message_begin on_url on_header on_body",
+    "socketserver": "verify_request",
     "http.server": "do_POST log_message handle_error daemon_threads request_queue_size default_request_version",
     "io": "readable readinto",
     "textual": "BINDINGS ENABLE_COMMAND_PALETTE theme on_mount on_unmount on_key on_resize action_close_page "
