@@ -13,7 +13,6 @@ import asyncio
 import logging
 import math
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -29,6 +28,7 @@ from peloton.integrations.instances import Instances, InstanceSpec, local_addres
 
 try:
     from distributed import Scheduler
+    from distributed.core import Status
     from distributed.deploy.cluster import Cluster
     from distributed.deploy.spec import SpecCluster
     from tornado.ioloop import PeriodicCallback
@@ -43,6 +43,7 @@ END_S = 5.0
 """Seconds in which workers end by themselves before the job is stopped."""
 POLL_S = 5.0
 """Seconds between two looks at the job."""
+LEAVING = (Status.closing_gracefully, Status.closing, Status.closed)
 WORKER = Path(__file__).with_name("dask_worker.py")
 SOURCE = "PELOTON_DASK_WORKER"
 BYTES_PER_MIB = 1 << 20
@@ -71,7 +72,7 @@ class PelotonCluster(SpecCluster):  # type: ignore[misc]
         python: str = "",
         host: str = "",
         port: int = 0,
-        dashboard_address: str = ":0",
+        dashboard_address: str = "",
         **options: Any,
     ) -> None:
         self._numbers: set[int] = set()
@@ -80,7 +81,8 @@ class PelotonCluster(SpecCluster):  # type: ignore[misc]
         self._worker, self._python = spec or InstanceSpec(), python
         self._job: Instances | None = None
         self._make = lambda worker: Instances(self._api, pool, name, worker, owner=owner)
-        where = {"host": host or local_address(address), "port": port, "dashboard_address": dashboard_address}
+        host = host or local_address(address)
+        where = {"host": host, "port": port, "dashboard_address": dashboard_address or f"{host}:0"}
         self._first_count = n_workers
         super().__init__(workers={}, scheduler={"cls": Scheduler, "options": where}, name=name, **options)
 
@@ -117,7 +119,11 @@ class PelotonCluster(SpecCluster):  # type: ignore[misc]
             look = PeriodicCallback(self._look, POLL_S * 1000)
             self.periodic_callbacks["job"] = look
             look.start()
-            await self._scale(self._first_count)
+            try:
+                await self._scale(self._first_count)
+            except Exception:
+                await self._close()
+                raise
 
     async def _scale(self, n: int) -> None:
         async with self._scaling:
@@ -133,13 +139,15 @@ class PelotonCluster(SpecCluster):  # type: ignore[misc]
         return self._job.add(count)
 
     async def _retire(self, count: int) -> None:
-        """Stop workers: first those that have not arrived, then those that Dask can spare most easily."""
-        absent = sorted(self._numbers - self.observed, reverse=True)[:count]
+        """Stop workers: first those that have not arrived or leave anyway, then those that Dask can spare best."""
+        workers = self.scheduler.workers.values()
+        serving = {number_of(worker.name): worker.name for worker in workers if worker.status not in LEAVING}
+        absent = sorted(self._numbers - serving.keys(), reverse=True)[:count]
         names: list[str] = []
         if rest := count - len(absent):
-            names = list(await self.scheduler_comm.workers_to_close(n=rest, attribute="name"))[:rest]
-            known = [worker["name"] for worker in self.scheduler_info["workers"].values()]
-            names += [name for name in known if name not in names][: rest - len(names)]
+            spare = await self.scheduler_comm.workers_to_close(n=rest, attribute="name")
+            known = set(serving.values())
+            names = list(dict.fromkeys(name for name in [*spare, *serving.values()] if name in known))[:rest]
             await self.scheduler_comm.retire_workers(names=names, remove=True, close_workers=True)
         await self._stop({*absent, *map(number_of, names)})
 
@@ -207,7 +215,7 @@ def number_of(worker: Any) -> int:
 
 def worker_spec(spec: InstanceSpec, python: str, scheduler: str) -> InstanceSpec:
     """Return the instance with the command of a worker."""
-    python = python or ("python3" if spec.image else sys.executable)
+    python = spec.interpreter(python)
     threads, memory_bytes = max(1, math.floor(spec.cpu)), int(spec.memory_mib * BYTES_PER_MIB * MEMORY_SHARE)
     return replace(
         spec,

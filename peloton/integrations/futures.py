@@ -14,7 +14,6 @@ import atexit
 import logging
 import secrets
 import shlex
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -233,7 +232,7 @@ class Pickled:
 
 def worker_spec(spec: InstanceSpec, python: str, address: str, token: str) -> InstanceSpec:
     """Return the instance with the command of a worker."""
-    python = python or ("python3" if spec.image else sys.executable)
+    python = spec.interpreter(python)
     source = Path(futures_worker.__file__).read_text(encoding="utf-8")
     return replace(
         spec,

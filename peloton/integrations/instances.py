@@ -15,6 +15,7 @@ then creates a new one.
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,6 +62,10 @@ class InstanceSpec:
     grace_s: int = 30
     ports: Sequence[str] = ()
     """Names of ports of the host, each in an environment variable of its name."""
+
+    def interpreter(self, given: str = "") -> str:
+        """Return the interpreter in the pod: the given one, else that of the image, or of this process without one."""
+        return given or ("python3" if self.image else sys.executable)
 
     def task(self) -> dict[str, Any]:
         """Return the TaskConfig in its JSON form."""
@@ -170,7 +175,7 @@ class Instances:
         """Start so many more instances; return their numbers. A new job takes the place of one that has ended.
 
         Ended instances are started again before new ones are added, unless ``use_ended`` is false.
-        A call that was lost may be repeated: it adds the same instances.
+        After an error ``count`` says what was added; only the creation of a job may be repeated without effect.
         """
         if count <= 0:
             return []

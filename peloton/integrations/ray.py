@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -185,7 +184,7 @@ def number_of(node_id: str) -> int:
 
 def worker_spec(spec: InstanceSpec, node_type: str, resources: dict[str, float], head: str) -> InstanceSpec:
     """Return the instance with the command that starts a node of Ray and stays with it."""
-    python = "python3" if spec.image else sys.executable
+    python = spec.interpreter()
     custom = {name: amount for name, amount in resources.items() if name not in ("CPU", "GPU", "memory")}
     memory_bytes = int(spec.memory_mib * BYTES_PER_MIB)
     options = {

@@ -40,6 +40,7 @@ def live(address: str) -> None:
         wait(held)
         os.kill(process_of_one(client), signal.SIGTERM)  # as a preemption does
         assert sum(range(1, 51)) == sum(client.gather(held))
+        until(lambda: len(cluster.observed) == 2, "the end of this worker")
 
         cluster.scale(1)
         until(lambda: len(cluster.observed) == 1, "one worker")
