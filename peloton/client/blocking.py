@@ -168,7 +168,7 @@ class Client(Services):
         """Yield the messages of a watch, which resumes after the last revision when it is cut off.
 
         Outages of up to ``policy.away_s`` are waited for; the first attempt follows the policy of the client. Raises
-        grpc.RpcError: OUT_OF_RANGE for a revision that is not kept any more.
+        grpc.RpcError: OUT_OF_RANGE for a revision that is not kept any more; Unavailable if the API ends the watch.
         """
         from peloton.client.watching import Resumption
 

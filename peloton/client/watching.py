@@ -42,6 +42,8 @@ class Resumption:
     cut: str = ""
 
     def __post_init__(self) -> None:
+        given, self.request = self.request, watch_svc_pb2.WatchRequest()
+        self.request.CopyFrom(given)  # a caller may use its request again
         self.must_list = self.lists and not self.request.start_revision
         self.outage = Outage(self.first_policy)
 
