@@ -25,7 +25,9 @@ from peloton.extras import missing_extra
 from peloton.integrations.instances import Instances, InstanceSpec
 
 try:
-    from prefect.exceptions import InfrastructureNotFound
+    import httpx
+    from prefect.exceptions import InfrastructureNotFound, ObjectNotFound
+    from prefect.states import Cancelled
     from prefect.workers.base import BaseJobConfiguration, BaseVariables, BaseWorker, BaseWorkerResult
     from pydantic import Field
 except ImportError as missing:
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 POLL_S = 1.0
+CANCELLED_POLL_S = 5.0
+"""Seconds between two looks at whether a flow run that waits for its pod was cancelled."""
+WAITS = frozenset({"INITIALIZED", "PENDING", "READY", "PLACING", "PLACED", "LAUNCHING", "LAUNCHED"})
+"""States of an instance whose pod has not begun, so that no process of Prefect can end the flow run."""
 SETTLE_S = 5.0
 """Seconds after which the next job of a flow run that was scheduled again is known by its id."""
 EXIT_CODE = 1
@@ -113,7 +119,7 @@ class PelotonWorker(BaseWorker[PelotonJobConfiguration, PelotonVariables, Peloto
             log.info("Job %s in pool %s of Peloton", job.job_id, configuration.pool)
             if task_status is not None:
                 task_status.started(job.job_id)
-            status = await self._wait(job, flow_run, configuration.failures_max > 0)
+            status = await self._wait(job, flow_run, configuration)
         return PelotonWorkerResult(identifier=job.job_id, status_code=status)
 
     async def kill_infrastructure(
@@ -126,11 +132,15 @@ class PelotonWorker(BaseWorker[PelotonJobConfiguration, PelotonVariables, Peloto
             except NotFound as error:
                 raise InfrastructureNotFound(str(error)) from error
 
-    async def _wait(self, job: Instances, flow_run: FlowRun, is_repeated: bool) -> int:
+    async def _wait(self, job: Instances, flow_run: FlowRun, configuration: PelotonJobConfiguration) -> int:
         """Wait for the end of the job; return its status. Unless runs are repeated, it ends with its first one, since
         Prefect schedules the flow run again, as another job.
+
+        Prefect leaves cancelling to the process of the flow run, and its own worker looks for cancelled flow runs only
+        until they have a job: one whose pod has not begun is looked after here.
         """
-        log, first_run = self.get_flow_run_logger(flow_run), ""
+        log, first_run, is_repeated = self.get_flow_run_logger(flow_run), "", configuration.failures_max > 0
+        looks_at_s = anyio.current_time() + CANCELLED_POLL_S
         while True:
             await anyio.sleep(POLL_S)
             try:
@@ -143,6 +153,9 @@ class PelotonWorker(BaseWorker[PelotonJobConfiguration, PelotonVariables, Peloto
                 if not counts.has_ended and not is_repeated and first_run and instance.run != first_run:
                     await call(job.stop_all)
                 elif not counts.has_ended:
+                    if instance.state in WAITS and anyio.current_time() >= looks_at_s:
+                        await self._end_if_cancelled(flow_run, job.job_id, configuration)
+                        looks_at_s = anyio.current_time() + CANCELLED_POLL_S
                     continue
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.NOT_FOUND:
@@ -153,12 +166,35 @@ class PelotonWorker(BaseWorker[PelotonJobConfiguration, PelotonVariables, Peloto
             if counts.state == "SUCCEEDED":
                 return 0
             await anyio.sleep(SETTLE_S)
-            now = await self.client.read_flow_run(flow_run.id)
+            now = await self._read(flow_run)
+            if now is None or now.state.is_cancelled():
+                log.info("Job %s has ended, since its flow run was cancelled", job.job_id)
+                return 0
             if now.state.is_scheduled() or now.infrastructure_pid != job.job_id:
                 log.info("Job %s had to end, and the flow run is scheduled again: %s", job.job_id, instance.message)
                 return 0
             log.error("Job %s has ended as %s: %s", job.job_id, instance.state, instance.message)
             return EXIT_CODE
+
+    async def _end_if_cancelled(self, flow_run: FlowRun, job_id: str, configuration: PelotonJobConfiguration) -> None:
+        """Stop the job of a flow run that was cancelled or deleted, whose state is then ``Cancelled``."""
+        try:
+            now = await self._read(flow_run)
+            if now is not None and not (now.state.is_cancelling() or now.state.is_cancelled()):
+                return
+            await self.kill_infrastructure(job_id, configuration)
+            if now is not None and now.state.is_cancelling():
+                state = Cancelled(message=f"Job {job_id} was stopped before its pod began.")
+                await self.client.set_flow_run_state(flow_run.id, state, force=True)
+        except httpx.HTTPError as error:
+            self.get_flow_run_logger(flow_run).warning("Prefect does not answer, and is asked again: %s", error)
+
+    async def _read(self, flow_run: FlowRun) -> FlowRun | None:
+        """Return the flow run as it is now; None if it was deleted."""
+        try:
+            return await self.client.read_flow_run(flow_run.id)
+        except ObjectNotFound:
+            return None
 
 
 async def call(function: Callable[..., T], *arguments: Any) -> T:

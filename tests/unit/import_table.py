@@ -88,8 +88,8 @@ MAY: dict[str, May] = {
     ),
     "peloton.integrations.dask_worker": May((), ("distributed",)),
     "peloton.integrations.prefect": May(
-        ("peloton.client", "peloton.errors", "peloton.extras", "peloton.integrations.instances"),
-        ("anyio", "grpc", "prefect", "pydantic"),
+        ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras", "peloton.integrations.instances"),
+        ("anyio", "grpc", "httpx", "prefect", "pydantic"),
     ),
     "peloton.integrations.ray": May(
         ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras", "peloton.integrations.instances"),

@@ -48,7 +48,7 @@ BY_OTHERS = {
     "ensure_ready",
     "concurrent.futures": "chunksize",
     "programs with pyspark": "peloton_session",
-    "prefect": "PelotonWorker job_configuration job_configuration_variables kill_infrastructure grace_seconds",
+    "prefect": "PelotonWorker job_configuration job_configuration_variables grace_seconds",
     "ray": "PelotonNodeProvider non_terminated_nodes is_terminated node_tags set_node_tags external_ip "
     "create_node terminate_node",
     "dask": "PelotonCluster scale_down",
