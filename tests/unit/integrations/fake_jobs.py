@@ -36,7 +36,7 @@ class FakeClient:
         self.before: Callable[[str], None] = lambda name: None
         self.jobs = self.tasks = self.respools = self
 
-    run, _do = Client.run, Client._do
+    run, stop, _do = Client.run, Client.stop, Client._do
 
     def move(self, job_id: str, state: str, *numbers: int, goal: str = "SUCCEEDED") -> None:
         for number in numbers:
