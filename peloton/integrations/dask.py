@@ -193,7 +193,7 @@ class PelotonCluster(SpecCluster):  # type: ignore[misc]
         try:
             if self._job is not None:
                 await self._ask(self._end, END_S if have_arrived else 0)
-        except grpc.RpcError as error:
+        except (grpc.RpcError, PelotonError) as error:
             log.warning("job %s may still run: %s", self.job_id, error)
         finally:
             self._api.close()
