@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = Path(__file__).parent / "requirements"
 ENVIRONMENTS = ROOT / ".venv" / "frameworks"
 INSTALL_MAX_S = 900.0
-LINES_SHOWN = 15
+LINES_SHOWN, ERROR_CHARS = 15, 5_000
 
 
 def environment(name: str) -> Path:
@@ -40,6 +42,21 @@ def environment(name: str) -> Path:
             run(str(python), "-m", "pip", "--disable-pip-version-check", "install", "-q", "-r", str(requirements))
             stamp.write_text(digest)
     return python
+
+
+def run_in(name: str, *words: str, timeout_s: float, variables: Mapping[str, str] | None = None) -> str:
+    """Run a script with its arguments in an environment, with this checkout on its path; return what it printed."""
+    done = subprocess.run(
+        [str(environment(name)), *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(variables or {})},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-ERROR_CHARS:]
+    return done.stdout
 
 
 def run(*command: str) -> None:

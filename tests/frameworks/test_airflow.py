@@ -17,7 +17,7 @@ import yaml
 
 from peloton.api.v0.job import job_pb2
 from tests.e2e.local import Cluster, temporary
-from tests.frameworks.environments import ROOT, environment
+from tests.frameworks.environments import ROOT, environment, run_in
 from tests.nightly import NIGHTLY
 from tests.ports import free_ports
 
@@ -88,12 +88,11 @@ def test_tasks_of_the_operator_are_jobs(cluster: Cluster, variables: dict[str, s
 
 def test_tasks_that_end_early_stop_their_jobs(cluster: Cluster, variables: dict[str, str]) -> None:
     """A killed task and a new try stop jobs; an executor adopts instances of another one, and stops revoked ones."""
-    command = [str(environment("airflow")), "tests/frameworks/airflow_ends.py", cluster.local.address]
-    more = {**variables, "AIRFLOW__PELOTON__ADDRESS": cluster.local.address}
-    done = subprocess.run(command, env=more, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S)
+    address = cluster.local.address
+    more = {**variables, "AIRFLOW__PELOTON__ADDRESS": address}
+    printed = run_in("airflow", "tests/frameworks/airflow_ends.py", address, timeout_s=TIMEOUT_S, variables=more)
 
-    assert done.returncode == 0, done.stderr[-5000:]
-    jobs = done.stdout.splitlines()[-1].split()
+    jobs = printed.splitlines()[-1].split()
     assert ["KILLED"] * 3 == [cluster.finish(job) for job in jobs]
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 from tests.e2e.local import Cluster, temporary
-from tests.frameworks.environments import ROOT, environment
+from tests.frameworks.environments import environment, run_in
 from tests.nightly import NIGHTLY
 
 pytestmark = NIGHTLY
@@ -17,24 +15,15 @@ ENDS = {"SUCCEEDED", "KILLED"}
 """Jobs of which no worker failed: those that scaling down stopped are KILLED."""
 
 
-def run(script: str, *arguments: str) -> str:
-    """Run a script in the environment of Dask; return what it printed."""
-    command = [str(environment("dask")), script, *arguments]
-    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=variables, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert done.returncode == 0, done.stderr[-5000:]
-    return done.stdout
-
-
 def test_a_cluster_of_dask_lives(tmp_path: Path) -> None:
     """Workers follow `scale` and tasks, a killed one is repeated, and one that has to end hands over its results."""
     environment("dask")
     with Cluster(temporary(tmp_path)) as cluster:
         cluster.pool("science")
-        jobs = run("tests/frameworks/dask_life.py", cluster.local.address).split()
+        jobs = run_in("dask", "tests/frameworks/dask_life.py", cluster.local.address, timeout_s=TIMEOUT_S).split()
         assert {cluster.finish(job) for job in jobs} <= ENDS
 
-        printed = run("examples/dask/pi.py", "--address", cluster.local.address)
+        printed = run_in("dask", "examples/dask/pi.py", "--address", cluster.local.address, timeout_s=TIMEOUT_S)
         found = re.fullmatch(r"job (\S+): pi is about (3\.1\d+)\n", printed)
         assert found is not None, printed
         assert cluster.finish(found[1]) in ENDS

@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from tests.e2e.local import Cluster, temporary
-from tests.frameworks.environments import ROOT, environment
+from tests.frameworks.environments import ROOT, environment, run_in
 from tests.nightly import NIGHTLY
 from tests.ports import free_ports
 
@@ -63,17 +63,9 @@ def test_nodes_follow_tasks(tmp_path: Path) -> None:
             "RAY_USAGE_STATS_ENABLED": "0",
         }
         with head(python, path, port, variables):
-            done = subprocess.run(
-                [str(python), "tests/frameworks/ray_life.py", f"{HOST}:{port}"],
-                env=variables,
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_S,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr[-5000:]
-            jobs = re.findall(r"^job (\S+)$", done.stdout, re.MULTILINE)
-            assert jobs, done.stdout
+            script = "tests/frameworks/ray_life.py"
+            printed = run_in("ray", script, f"{HOST}:{port}", timeout_s=TIMEOUT_S, variables=variables)
+            jobs = re.findall(r"^job (\S+)$", printed, re.MULTILINE)
+            assert jobs, printed
             for job in jobs:
                 assert cluster.finish(job) in ("FAILED", "KILLED")
