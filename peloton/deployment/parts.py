@@ -120,34 +120,30 @@ def api_address(deployment: Deployment) -> str:
 def trial_parts(deployment: Deployment) -> list[Part]:
     """Return Temporal's development server, and the emulated Mesos if the hosts are simulated."""
     data, port = shlex.quote(deployment.data), deployment.trial_port
-    environment = {PROGRAM: program_path(deployment.command, "python")}
     temporal = [f"{LOCALHOST}:{port(FIRST_PORT)}", str(port(UI_PORT)), f"{deployment.data}/temporal.db"]
-    server = Part(
-        name=TEMPORAL,
-        instances=1,
-        cpu=0.3,
-        memory_mib=1024,
-        command=f'mkdir -p {data}\nexec "${PROGRAM}" -m services.lab.local.temporal_server {shlex.join(temporal)}',
-        environment=environment,
-        image=deployment.image,
-        check=check_port(deployment, FIRST_PORT),
-    )
+    run_temporal = f'exec "${PROGRAM}" -m services.lab.local.temporal_server {shlex.join(temporal)}'
+    server = emulator(deployment, TEMPORAL, f"mkdir -p {data}\n{run_temporal}", FIRST_PORT)
     if not deployment.simulate:
         return [server]
     arguments = ["--port", str(port(MESOS_PORT)), "--data", f"{deployment.data}/mesos"]
     arguments += ["--simulate", str(deployment.simulate), "--task-variables", "PELOTON_SIMULATE"]
     arguments += ["--prefix", "", "--agent-timeout", "5"]
-    mesos = Part(
-        name=MESOS,
+    run_mesos = f'exec "${PROGRAM}" -m services.lab.mesos {shlex.join(arguments)}'
+    return [server, emulator(deployment, MESOS, run_mesos, MESOS_PORT)]
+
+
+def emulator(deployment: Deployment, name: str, command: str, port: int) -> Part:
+    """Return a part that a trial has in place of a real one, with the number of the port that it takes."""
+    return Part(
+        name=name,
         instances=1,
         cpu=0.3,
         memory_mib=1024,
-        command=f'exec "${PROGRAM}" -m services.lab.mesos {shlex.join(arguments)}',
-        environment=environment,
+        command=command,
+        environment={PROGRAM: program_path(deployment.command, "python")},
         image=deployment.image,
-        check=check_port(deployment, MESOS_PORT),
+        check=check_port(deployment, port),
     )
-    return [server, mesos]
 
 
 def check_port(deployment: Deployment, number: int) -> str:
