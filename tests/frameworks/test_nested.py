@@ -20,6 +20,7 @@ from peloton.client import Client
 from peloton.deployment.description import parse
 from peloton.deployment.parts import api_address, parts_of
 from tests.e2e.local import Cluster, job_config, shell, temporary
+from tests.frameworks.processes import processes_of
 from tests.nightly import NIGHTLY
 
 pytestmark = NIGHTLY
@@ -81,20 +82,6 @@ class Inner:
     def is_well(self) -> bool:
         answer = self.client.overview.GetOverview(overview_pb2.GetOverviewRequest())
         return not [one for one in answer.problems if one.severity == overview_pb2.SEVERITY_CRITICAL]
-
-
-def processes_of(job_id: str) -> set[int]:
-    """Return the first process of each pod of a service."""
-    found: dict[str, int] = {}
-    for folder in sorted((one for one in Path("/proc").iterdir() if one.name.isdigit()), key=lambda one: int(one.name)):
-        try:
-            variables = (folder / "environ").read_text(errors="replace").split("\0")
-        except OSError:
-            continue
-        named = dict(one.partition("=")[::2] for one in variables)
-        if named.get("PELOTON_JOB_ID") == job_id:
-            found.setdefault(named.get("MESOS_TASK_ID", ""), int(folder.name))
-    return set(found.values())
 
 
 def test_it_survives_the_loss_of_each_pod_and_an_upgrade(tmp_path: Path) -> None:
