@@ -41,6 +41,7 @@ GRACE_S = 10
 """Seconds until a part is killed that was asked to end: an apiserver with open watches takes a minute otherwise."""
 DISK_MIB, VOLUME_MIB, RETRIES_MAX = 128, 512, 1
 CHECK_PERIOD_S, CHECK_TIMEOUT_S, CHECK_FAILURES_MAX = 5, 10, 6
+FAILED = ("FAILED", "ROLLED_BACK", "ABORTED")
 
 
 @dataclass(frozen=True)
@@ -171,13 +172,14 @@ class Services:
 
     def create(self, spec: stateless_pb2.JobSpec) -> None:
         """Create a service, one pod after the other, unless it is there."""
-        if self.read(spec.name) is None:
+        is_new = self.read(spec.name) is None
+        if is_new:
             rollout = stateless_pb2.CreateSpec(
                 batch_size=1, max_instance_retries=RETRIES_MAX, max_tolerable_instance_failures=1
             )
             request = stateless_svc_pb2.CreateJobRequest(job_id=self.key(spec.name), spec=spec, create_spec=rollout)
             self.client.services.CreateJob(request)
-        self.wait(spec.name)
+        self.wait(spec.name, is_new)
 
     def update(self, spec: stateless_pb2.JobSpec) -> None:
         """Replace the pods one by one; an update that fails is rolled back."""
@@ -194,7 +196,7 @@ class Services:
         self.client.services.ReplaceJob(
             stateless_svc_pb2.ReplaceJobRequest(job_id=job.job_id, version=version, spec=spec, update_spec=rollout)
         )
-        self.wait(spec.name)
+        self.wait(spec.name, is_new=True)
 
     def delete(self, name: str) -> None:
         if (job := self.read(name)) is None:
@@ -205,15 +207,15 @@ class Services:
         while self.read(name) is not None:
             pause(deadline_s, name)
 
-    def wait(self, name: str) -> None:
-        """Wait until no update is under way and all pods run. Exits when the update failed."""
+    def wait(self, name: str, is_new: bool) -> None:
+        """Wait until no update is under way and all pods run. Exits when an update that ``is_new`` failed."""
         deadline_s = time.monotonic() + WAIT_MAX_S
         while (job := self.read(name)) is not None:
             state = stateless_pb2.WorkflowState.Name(job.status.workflow_status.state).removeprefix("WORKFLOW_STATE_")
-            if state in ("FAILED", "ROLLED_BACK", "ABORTED"):
+            if is_new and state in FAILED:
                 sys.exit(f"{name}: its update is {state}, see `peloton job why {job.job_id.value}`")
             running = job.status.pod_stats.get("POD_STATE_RUNNING", 0)
-            if state in ("INVALID", "SUCCEEDED") and running == job.spec.instance_count:
+            if state in ("INVALID", "SUCCEEDED", *FAILED) and running == job.spec.instance_count:
                 return
             pause(deadline_s, name)
         sys.exit(f"{name} was deleted meanwhile")
