@@ -14,8 +14,8 @@ def require_extra(extra: str, package: str, user: str) -> None:
         raise missing_extra(extra, package, user)
 
 
-def missing_extra(extra: str, package: str, user: str) -> Unimplemented:
-    return Unimplemented(f"{user} needs {package}, which is not installed: pip install 'peloton-temporal[{extra}]'")
+def missing_extra(extra: str, package: str, user: str, distribution: str = "peloton-temporal") -> Unimplemented:
+    return Unimplemented(f"{user} needs {package}, which is not installed: pip install '{distribution}[{extra}]'")
 
 
 PYMESOS = "services.hostmgr.mesos.pymesos.scheduler"

@@ -1,6 +1,7 @@
 """A flow that Prefect runs as a job: it sums squares, slowly.
 
-prefect server start                                               # in a terminal of its own, as the next two
+prefect server start                                               # in a terminal of its own, as the next three
+export PREFECT_API_URL=http://127.0.0.1:4200/api                   # also in the last one
 prefect work-pool create cluster --type peloton
 prefect worker start --pool cluster
 peloton respool create /science examples/futures/pool.yaml

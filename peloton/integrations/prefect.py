@@ -31,7 +31,7 @@ try:
     from prefect.workers.base import BaseJobConfiguration, BaseVariables, BaseWorker, BaseWorkerResult
     from pydantic import Field
 except ImportError as missing:
-    raise missing_extra("prefect", "prefect", "the worker of Prefect") from missing
+    raise missing_extra("prefect", "prefect", "the worker of Prefect", "peloton-client") from missing
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
