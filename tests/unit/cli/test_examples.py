@@ -37,6 +37,7 @@ POOLS = {
     "examples/pipeline/pool.yaml": "pipeline",
     "examples/futures/pool.yaml": "science",
     "examples/learning/pool.yaml": "learning",
+    "examples/kubernetes-on-peloton/pool.yaml": "kubernetes",
 }
 ELASTIC_JOBS = {
     "examples/elastic-pools/report.yaml": "examples/elastic-pools/team-a.yaml",
