@@ -50,19 +50,28 @@ class GangService:
 
     async def _wait(self, job_id: JobId, revision: str, wait_s: float) -> GangView:
         """Return the gang when its revision is another one, or after ``wait_s``."""
-        until_s = time.monotonic() + wait_s
+        began_s = time.monotonic()
+        until_s = began_s + wait_s
         while True:
-            view = await self._read_shared(job_id)
+            await self._wait_for_turn(job_id, began_s, until_s)
+            view = await self._read_shared(job_id, began_s)
             left_s = until_s - time.monotonic()
             if view.revision != revision or left_s <= 0:
                 return view
             await asyncio.sleep(min(POLL_S, left_s))
 
-    async def _read_shared(self, job_id: JobId) -> GangView:
-        """Read the gang, or return what another call has read within POLL_S."""
+    async def _wait_for_turn(self, job_id: JobId, began_s: float, until_s: float) -> None:
+        """Wait for the next shared read if the latest one began before the call: it may be older than the answer that
+        the caller has."""
+        now_s, read_s = time.monotonic(), self._latest[job_id][0] if job_id in self._latest else began_s
+        if read_s < began_s:
+            await asyncio.sleep(max(min(read_s + POLL_S, until_s) - now_s, 0))
+
+    async def _read_shared(self, job_id: JobId, since_s: float) -> GangView:
+        """Read the gang, or return what another call has read within POLL_S and since ``since_s``."""
         now_s = time.monotonic()
         self._latest = {one: read for one, read in self._latest.items() if now_s - read[0] < POLL_S}
-        if job_id not in self._latest:
+        if job_id not in self._latest or self._latest[job_id][0] < since_s:
             self._latest[job_id] = now_s, asyncio.create_task(self._calls.run(self._read, job_id))
         return await asyncio.shield(self._latest[job_id][1])
 

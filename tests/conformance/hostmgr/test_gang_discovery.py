@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from peloton.api.v0.task import task_pb2
+from peloton.errors import Unavailable
 from peloton.lifecycle.discovery import GangView
 from peloton.model.ids import JobId, PodId
 from services.hostmgr.driver import HostLaunch
@@ -45,7 +46,15 @@ def a_gang(world: World, count: int = SIZE) -> JobId:
 
 
 def place(world: World, job_id: JobId, for_gang: bool = True) -> None:
-    wait(lambda: world.core.place_and_launch(job_id, 9, for_gang).launch.launched_count, "a launch")
+    """Launch pods as soon as the cluster has listed its hosts, which comes after its first offers."""
+
+    def launch() -> int:
+        try:
+            return world.core.place_and_launch(job_id, 9, for_gang).launch.launched_count
+        except Unavailable:
+            return 0
+
+    wait(launch, "a launch")
 
 
 def view_of(world: World, job_id: JobId) -> GangView:
@@ -99,7 +108,7 @@ def test_a_launch_that_breaks_off(world: World, launches: Launches, generation: 
     job_id, pods = a_gang(world), world.storage.host_pods
     pods.launches_to_fail, pods.answers_to_fail = generation % 2, generation - 1
     with pytest.raises(Exception, match="mark_launched"):
-        wait(lambda: world.core.place_and_launch(job_id, SIZE, for_gang=True).launch.launched_count, "the launch")
+        place(world, job_id)
     world.core.stop()
     world.lead()
 

@@ -91,6 +91,21 @@ async def test_a_call_waits_for_another_revision(gangs: Any, storage: Storage) -
     assert answer.revision != known.revision
 
 
+async def test_a_call_never_returns_to_an_earlier_revision(gangs: Any, storage: Storage) -> None:
+    """A read that another call shares is no answer for a caller that has a newer one."""
+    job_id = running_gang(storage)
+    earlier = await gangs.GetGang(ask(job_id))
+    other = asyncio.ensure_future(gangs.GetGang(ask(job_id, afterRevision=earlier.revision, waitSeconds=1)))
+    await asyncio.sleep(0.2)
+    storage.host_pods.mark_launched(JobId(job_id), [(2, 1, "h0", "agent", {"gang": 31_002})], NOW)
+    newer = await gangs.GetGang(ask(job_id))
+
+    answer = await gangs.GetGang(ask(job_id, afterRevision=newer.revision, waitSeconds=1))
+
+    assert answer == newer
+    assert await other == newer
+
+
 async def test_calls_that_wait_share_reads_and_are_bounded(
     storage: Storage, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
