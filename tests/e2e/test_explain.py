@@ -155,7 +155,7 @@ async def test_top(cluster: Cluster) -> None:
         await screen.shows("cpu (cores)", "Hosts: 3 UP", "resmgr led at", "Pool /watched: 1 instance waits for cpu 1")
         await screen.press("2")
         await screen.type("watched")
-        await screen.until(lambda lines: any(line.split()[:2] == ["watched", "1"] for line in lines))
+        await screen.until(lambda lines: table(lines, "Pool") == ["watched"])
         await screen.press("enter")
         await screen.shows("> /watched", "left of the pool limit of /watched: 2", "watched-job", "R2 P1")
         await screen.press("enter")
