@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -208,9 +208,7 @@ def read_pieces(pod: v1.PodName, run: v1.PodID, path: str) -> Steps[bytes]:
 
 def stop(job_id: str, instances: Sequence[int]) -> Steps[None]:
     """Stop a job or some of its instances: see ``Client.stop``."""
-    request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id))
-    for instance in instances:
-        request.ranges.add(**{"from": instance, "to": instance + 1})
+    request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job_id), ranges=ranges_of(instances))
     answer: task_pb2.StopResponse = yield Call("tasks", "Stop", request)
     error = answer.error
     if error.HasField("outOfRange"):
@@ -219,6 +217,17 @@ def stop(job_id: str, instances: Sequence[int]) -> Steps[None]:
         raise NotFound(f"job {job_id}: {error.notFound.message}").because(Reason.JOB_NOT_FOUND, job=job_id)
     if error.HasField("updateError"):
         raise Aborted(f"job {job_id} was not stopped: {error.updateError.message}")
+
+
+def ranges_of(numbers: Iterable[int]) -> list[task_pb2.InstanceRange]:
+    """Return the fewest ranges that cover exactly these numbers."""
+    spans: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if spans and spans[-1][1] == number:
+            spans[-1][1] = number + 1
+        else:
+            spans.append([number, number + 1])
+    return [task_pb2.InstanceRange(**{"from": begin, "to": end}) for begin, end in spans]
 
 
 def scale(job_id: str, instance_count: int, update: stateless_pb2.UpdateSpec | None) -> Steps[str]:

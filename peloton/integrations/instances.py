@@ -30,6 +30,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.task import task_pb2
 from peloton.client import Client, operations
+from peloton.client.operations import ranges_of
 from peloton.errors import Aborted, InvalidArgument
 from peloton.model.job import JOB_TERMINAL
 from peloton.model.pod import TERMINAL
@@ -271,17 +272,6 @@ def instance_of(info: task_pb2.TaskInfo) -> Instance:
         ports=dict(runtime.ports),
         message=runtime.message,
     )
-
-
-def ranges_of(numbers: Iterable[int]) -> list[task_pb2.InstanceRange]:
-    """Return the fewest ranges that cover exactly these numbers."""
-    spans: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if spans and spans[-1][1] == number:
-            spans[-1][1] = number + 1
-        else:
-            spans.append([number, number + 1])
-    return [task_pb2.InstanceRange(**{"from": begin, "to": end}) for begin, end in spans]
 
 
 def local_address(api: str) -> str:

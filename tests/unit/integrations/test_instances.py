@@ -8,8 +8,9 @@ import pytest
 
 from peloton.api.v0.job import job_pb2
 from peloton.client import Client
+from peloton.client.operations import ranges_of
 from peloton.errors import InvalidArgument, NotFound
-from peloton.integrations.instances import Instances, InstanceSpec, local_address, ranges_of, refuse
+from peloton.integrations.instances import Instances, InstanceSpec, local_address, refuse
 from tests.unit.integrations.fake_jobs import POOL, FakeClient
 
 
