@@ -12,6 +12,10 @@ PREFIX = "PELOTON_"
 ROLES = ("api", "worker", "resmgr", "hostmgr", "web", "aurorabridge")
 CLI = "cli"
 """Commands that read logs and open sessions reach agents themselves, by settings of the host manager."""
+ALL = " ".join(ROLES)
+BRIDGE = "aurorabridge"
+SERVERS = "api worker resmgr hostmgr"
+AGENTS = f"hostmgr web {CLI}"
 DAY_S = 24 * 3600
 WEEK_S = 7 * DAY_S
 PORT_MAX = 65_535

@@ -18,7 +18,8 @@ import orjson
 
 from services.hostmgr.kubernetes.apiserver.access import read_access
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request
-from services.runtime import GARBAGE, SWITCH_S
+from services.roles.hostmgr import SWITCH_S
+from services.runtime import GARBAGE
 from tests.bench.figures import Missing
 from tests.bench.kubernetes_real import (
     NAMESPACE,

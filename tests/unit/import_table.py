@@ -105,7 +105,8 @@ MAY: dict[str, May] = {
     "activities": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports"), ("temporalio",)),
     # The shell, in processes. A service reaches another one through its client, and storage through its repositories.
     "services.setting_rules": May(("peloton.model.ids",)),
-    "services.settings_table": May(("peloton.errors", "services.setting_rules")),
+    "services.setting_groups": May(("services.setting_rules",)),
+    "services.settings_table": May(("peloton.errors", "services.setting_groups", "services.setting_rules")),
     "services.other_variables": May(("services.setting_rules",)),
     "services.settings_page": May(("services.other_variables", "services.setting_rules", "services.settings_table")),
     "services.settings": May(
@@ -322,9 +323,10 @@ MAY: dict[str, May] = {
     ),
     "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR, "peloton.extras", "services.role_settings")),
     "services.host_monitors": May(("peloton.model", "peloton.scheduling", *_HOSTMGR)),
-    "services.runtime": May(
-        (*_INSIDE, "peloton.extras", "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
+    "services.roles": May(
+        (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
     ),
+    "services.runtime": May((*_INSIDE, "peloton.extras", "workflows.policies", "services")),
     "services.teardown": May(("peloton.errors", "peloton.model.ids", "services")),
     # The command line calls the API; only commands that run processes or read settings of roles import services.
     "cli": May(_CLI, _CLI_OTHERS),

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from peloton.model.job import JobState
-from services import runtime
+from services.roles import api
 from services.storage.storage import Storage
 from tests.conformance.storage import builders
 
@@ -30,7 +30,7 @@ async def test_an_api_that_starts_goes_on_with_deletions(storage: Storage, monke
         half_deleted(storage, monkeypatch)
     assert 2 == len(storage.jobs.half_deleted())
 
-    await runtime._end_deletions(storage.jobs)
+    await api._end_deletions(storage.jobs)
 
     assert [] == storage.jobs.half_deleted()
 
@@ -43,6 +43,6 @@ async def test_an_api_starts_without_storage(
     monkeypatch.setattr(storage.jobs, "delete", lambda job_id: 1 / 0)
 
     with caplog.at_level(logging.WARNING):
-        await runtime._end_deletions(storage.jobs)
+        await api._end_deletions(storage.jobs)
 
     assert "interrupted deletions not resumed, retrying: division by zero" in caplog.text

@@ -1,0 +1,63 @@
+"""Composition of role resmgr."""
+
+from __future__ import annotations
+
+import asyncio
+
+from peloton.lifecycle.worker_ramp import Promotion
+from services.leading import Leading
+from services.roles.shared import Shared, host_managers_of, lead_role, make_sweep, opening_wakers
+
+
+async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
+    from services.missing_workflows import MissingWorkflows
+    from services.resmgr import server
+    from services.resmgr.settings import LoopSettings, RecorderSettings, mover_settings
+    from services.temporal_watch import TemporalWatch
+    from services.worker_versions import VersionController
+    from services.workflow_restarter import WorkflowRestarter
+
+    settings, capacity, promotion = shared.settings, host_managers_of(shared), Promotion(shared.settings.worker_promote)
+    loop_settings = LoopSettings(
+        entitlement_period_s=settings.entitlement_period_s,
+        preempts=settings.preemption,
+        preemption_period_s=settings.preemption_period_s,
+        sustained_over_count=settings.preemption_rounds,
+        checks_invariants=settings.check_invariants,
+        backfill_s=settings.backfill_s,
+    )
+    async with opening_wakers(shared) as wakers:
+
+        async def lead() -> Leading:
+            running = await server.serve(
+                shared.storage,
+                wakers.jobs,
+                capacity,
+                f"{settings.host}:{settings.resmgr_port}",
+                loop_settings,
+                host_totals=capacity,
+                mover_settings=mover_settings(settings),
+                cluster_sums=capacity.sums,
+                recorder_settings=RecorderSettings(settings.history_period_s),
+                workflows=TemporalWatch(shared.temporal),
+                direct_calls=settings.direct_calls,
+            )
+            sweep = make_sweep(shared, wakers)
+            await sweep.once()  # wake-ups of admitted pods may have died with a predecessor
+            sweep.start()
+            stored = shared.storage
+            missing = MissingWorkflows(shared.temporal, stored.wakes.count_settled, stored.jobs.active_ids)
+            versions = VersionController(shared.temporal, promotion)
+            restarter = WorkflowRestarter(
+                shared.temporal, wakers, missing=missing, current_version=lambda: versions.current
+            )
+
+            async def end() -> None:
+                await sweep.close()
+                await restarter.close()
+                await versions.close()
+                await running.stop()
+
+            return Leading(running.port, end)
+
+        await lead_role(shared, "resmgr", stop, lead)

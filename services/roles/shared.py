@@ -1,0 +1,81 @@
+"""Clients that the roles of one process share, and what several roles need: wakers, the sweep, leadership."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConnectConfig
+
+from services.health import ProcessHealth
+from services.leader import LeaderChannels, LeaderElection
+from services.leading import Leading, lead_when_elected
+from services.settings import Settings
+from services.storage.storage import Storage
+from services.sweep import Sweep
+from services.wake_line import Rank
+from services.wakers import Wakers
+from workflows.policies import Policies
+
+if TYPE_CHECKING:
+    from services.api.backlog import Bounds
+    from services.hostmgr.federation import HostManagers
+
+
+@dataclass
+class Shared:
+    """Clients and settings that the roles of one process share."""
+
+    settings: Settings
+    storage: Storage
+    temporal: Client
+    temporal_config: ClientConnectConfig
+    identity: str  # of this process, in histories
+    channels: LeaderChannels
+    health: ProcessHealth
+    policies: Policies = field(default_factory=Policies)
+
+
+async def lead_role(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]) -> None:
+    """Stand by, lead, and resign."""
+    election = LeaderElection(shared.storage.leases, role, shared.settings.leader_ttl_s)
+    note = partial(shared.health.note, role.partition("/")[0])
+    await lead_when_elected(election, role, shared.settings.advertised, stop, lead, note)
+
+
+@asynccontextmanager
+async def opening_wakers(shared: Shared, rank: Rank = Rank.CHANGE) -> AsyncIterator[Wakers]:
+    wakers = Wakers(shared.temporal, shared.storage, shared.policies, rank=rank, cluster=shared.settings.cluster)
+    try:
+        yield wakers
+    finally:
+        await wakers.close()
+
+
+def make_sweep(shared: Shared, wakers: Wakers) -> Sweep:
+    return Sweep(shared.storage.wakes, wakers.jobs.jobs_swept, lambda: wakers.jobs.backlog)
+
+
+def host_managers_of(shared: Shared) -> HostManagers:
+    """Return the host managers of all clusters as one."""
+    from services.hostmgr.client import HostManagerClient
+    from services.hostmgr.federation import HostManagers
+
+    channels = shared.channels
+    return HostManagers(
+        channels.clusters,
+        lambda cluster: HostManagerClient(channels.cluster_channel(cluster)),
+        shared.storage.hosts,
+        shared.storage.host_pods,
+    )
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    from services.api.backlog import Bounds
+
+    return Bounds(settings.jobs_paced, settings.jobs_waiting_max, settings.jobs_active_max, settings.pods_active_max)

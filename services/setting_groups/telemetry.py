@@ -1,0 +1,33 @@
+"""Settings of logs, metrics, health and time series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.setting_rules import ALL, ENDPOINT, one_of, setting
+
+
+@dataclass(frozen=True)
+class TelemetrySettings:
+    history_period_s: int = setting(
+        60,
+        "resmgr",
+        "seconds between samples of the [time series](operations.md#time-series) of pools and clusters; they divide "
+        "a minute; 0: none are recorded",
+        low=0,
+        high=60,
+    )
+    otlp: str = setting(
+        "",
+        ALL,
+        "OTLP gRPC endpoint for metrics, such as `http://collector:4317`; empty: none are exported",
+        form=ENDPOINT,
+    )
+    health_file: str = setting(
+        "",
+        ALL,
+        "file in which the process states its [health](operations.md#health) every two seconds; empty: none",
+    )
+    log_level: str = setting(
+        "INFO", ALL, "DEBUG, INFO, WARNING or ERROR", form=one_of("DEBUG", "INFO", "WARNING", "ERROR")
+    )
