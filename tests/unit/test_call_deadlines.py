@@ -67,7 +67,7 @@ def test_a_call_has_the_time_of_its_activity_or_its_own_if_that_is_less(
     servicer, launch = killer
 
     assert 3 == run_for(limit_s).run(launch.kill_running, JOB)
-    assert 0 < servicer.left_s[0] <= expected_s
+    assert 0 < servicer.left_s[0] <= expected_s * 1.01  # gRPC sends the timeout in three digits, rounded up
     assert CALL_DEADLINE_S.get() is None
 
 
