@@ -22,7 +22,7 @@ PARTS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up dev test durations nightly lint types check dist clients web spark fmt proto docs site bench sim kubernetes browser screenshots clean
+.PHONY: help demo up dev test durations nightly lint types check audit dist clients web spark fmt proto docs site bench sim kubernetes browser screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -92,6 +92,11 @@ dist: $(VENV)/dev.stamp ## build a source distribution, a wheel, and the wheel o
 	@rm -rf dist
 	@$(BIN)/python -m hatchling build
 	@$(PIP) wheel --no-deps --wheel-dir dist clients/python
+	@$(BIN)/python deploy/sbom.py dist/peloton-temporal.cdx.json
+
+audit: $(VENV)/dev.stamp ## ask the package index for known vulnerabilities of the pinned packages
+	@test -x $(VENV)/audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/pip install --quiet 'pip-audit>=2.10,<3'; }
+	@$(VENV)/audit/bin/pip-audit --disable-pip --no-deps --progress-spinner off -r constraints.txt
 
 clients: $(VENV)/dev.stamp ## build the clients of Go and Java and the archive of .proto files into dist, or PARTS
 	@$(BIN)/python -m clients.build $(PARTS)

@@ -8,6 +8,8 @@ import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
+from deploy import sbom
+
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "services" / "web"
 LICENCES = WEB / "assets" / "THIRD_PARTY_LICENSES.txt"
@@ -58,3 +60,38 @@ def test_packages_have_the_notice_of_mesos() -> None:
     assert "Licensed to the Apache Software Foundation" in header
     assert "Apache Mesos\n    Copyright 2012-2022, The Apache Software Foundation" in (ROOT / "NOTICE").read_text()
     assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in ("LICENSE", "NOTICE"))
+
+
+def test_each_package_that_users_get_has_an_allowed_licence() -> None:
+    """Packages of Python and of the pages: a new dependency under another licence is a decision of its own."""
+    components = sbom.list_components()
+
+    assert {"grpcio", "psycopg", "pymesos", "sqlmodel", "preact", "temporalio"} <= {one.name for one in components}
+    assert {one.name: one.refused for one in components if one.refused} == {}
+
+
+def test_a_licence_is_refused_unless_one_alternative_is_allowed_whole() -> None:
+    """An expression of SPDX is read with its alternatives."""
+    refused = {
+        "MIT": [],
+        "MIT AND PSF-2.0": [],
+        "GPL-3.0-only": ["GPL-3.0-only"],
+        "GPL-3.0-only OR MIT": [],
+        "MPL-2.0 AND (Apache-2.0 OR MIT)": [],
+        "GPL-3.0-only AND (Apache-2.0 OR MIT)": ["GPL-3.0-only"],
+        "MIT AND SSPL-1.0": ["SSPL-1.0"],
+        "": ["none named"],
+    }
+
+    assert {text: sbom.Component("pypi", "one", "1", text).refused for text in refused} == refused
+
+
+def test_the_bill_of_materials_names_each_package_with_version_and_licence() -> None:
+    """Scanners find each package by its package URL."""
+    components = sbom.list_components()
+    bom = json.loads(sbom.make_bom(components))
+
+    assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.6")
+    assert bom["metadata"]["component"]["name"] == sbom.NAME
+    assert [one["name"] for one in bom["components"] if not (one["purl"] and one["version"] and one["licenses"])] == []
+    assert len(bom["components"]) == len(components)
