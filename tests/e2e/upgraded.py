@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,6 +18,8 @@ from tests.e2e.local import Cluster
 from tests.unit.compatibility.release import latest
 
 ROOT = Path(__file__).parents[2]
+PYMESOS = "services/hostmgr/mesos/pymesos"
+"""The modules that release 0.1 took from an installed package, which its successors bring along."""
 MIGRATE = "import sys; from services.storage.migrate import upgrade; upgrade(sys.argv[1])"
 
 
@@ -28,6 +31,8 @@ def unpack_last_release(folder: Path) -> Path:
         pytest.skip(f"release {latest().name} is commit {latest().commit}, which is not in this clone")
     with tarfile.open(fileobj=BytesIO(packed.stdout)) as tree:
         tree.extractall(folder, filter="data")
+    shutil.copytree(ROOT / PYMESOS, folder / "pymesos")
+    (folder / "pymesos" / "__init__.py").write_text("from .scheduler import MesosSchedulerDriver\n")
     return folder
 
 
