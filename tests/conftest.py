@@ -54,7 +54,7 @@ def _close_loop_without_connections(loop: Any) -> None:
     assert not left, f"connections left open: {left}"
 
 
-asyncio.SelectorEventLoop.close = _close_loop_without_connections  # type: ignore[method-assign]
+asyncio.SelectorEventLoop.close = _close_loop_without_connections  # type: ignore[method-assign, assignment]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,7 +7,7 @@ whose tests are in no group. ``make durations`` records them. Each worker of a r
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,10 +46,10 @@ class Recorder:
     """Sums up the reports of a run, in the process to which all workers report."""
 
     def __init__(self) -> None:
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds[unit_of(report.nodeid)] += report.duration  # type: ignore[assignment]
+        self._seconds[unit_of(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self) -> None:
         save(self._seconds)

@@ -76,7 +76,16 @@ class Postgres:
         if self.user is not None:
             shutil.chown(folder, self.user)
         data = folder / "data"
-        initdb = [bin_path / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-sync"]
+        initdb: list[str | Path] = [
+            bin_path / "initdb",
+            "-D",
+            data,
+            "-U",
+            "postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--no-sync",
+        ]
         done = subprocess.run(
             initdb, cwd=folder, env=self._env, capture_output=True, text=True, check=False, **_as_user(self.user)
         )
@@ -128,7 +137,7 @@ class Postgres:
 
     def _admin(self, statement: str) -> None:
         with psycopg.connect(self.url(), autocommit=True, connect_timeout=120) as conn:
-            conn.execute(statement)  # type: ignore[call-overload]
+            conn.execute(statement)
 
     def stop(self) -> None:
         if self.process.poll() is None:

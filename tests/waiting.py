@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+
+Condition = Callable[..., bool]
+"""A function whose further parameters have defaults, as those of a lambda in a loop."""
 
 QUIET_S = 30.0
 """Seconds in which anything that a test waits for comes on a quiet machine."""

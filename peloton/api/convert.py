@@ -44,7 +44,7 @@ POD_STATE_NUMBERS: dict[PodState, int] = {s: task_pb2.TaskState.Value(s.value) f
 POD_STATES: dict[int, PodState] = {n: s for s, n in POD_STATE_NUMBERS.items()}
 JOB_STATE_NUMBERS: dict[JobState, int] = {s: job_pb2.JobState.Value(s.value) for s in JobState}
 JOB_STATES: dict[int, JobState] = {n: s for s, n in JOB_STATE_NUMBERS.items()}
-JOB_TYPE_NUMBERS: dict[JobType, int] = {t: job_pb2.JobType.Value(t.value) for t in JobType}
+JOB_TYPE_NUMBERS: dict[JobType, job_pb2.JobType.ValueType] = {t: job_pb2.JobType.Value(t.value) for t in JobType}
 JOB_TYPES: dict[int, JobType] = {n: t for t, n in JOB_TYPE_NUMBERS.items()}
 HEALTH_NUMBERS: dict[HealthState, int] = {h: task_pb2.HealthState.Value(h.value) for h in HealthState}
 HEALTH_STATES: dict[int, HealthState] = {n: h for h, n in HEALTH_NUMBERS.items()}
@@ -374,7 +374,7 @@ def job_info(job: JobRecord, config: job_pb2.JobConfig) -> job_pb2.JobInfo:
 def job_summary(job: JobRecord) -> job_pb2.JobSummary:
     summary = job_pb2.JobSummary(
         name=job.name,
-        type=JOB_TYPE_NUMBERS[job.type],  # type: ignore[arg-type]
+        type=JOB_TYPE_NUMBERS[job.type],
         owner=job.owning_team,
         owningTeam=job.owning_team,
         instanceCount=job.instance_count,

@@ -182,7 +182,7 @@ def _subtree(asked: str, pools: tuple[PoolSpec, ...], paths: _Paths) -> frozense
 def _row(job: JobRecord, paths: _Paths, update: UpdateRecord | None) -> table_pb2.JobRow:
     row = table_pb2.JobRow(
         name=job.name,
-        type=convert.JOB_TYPE_NUMBERS[job.type],  # type: ignore[arg-type]
+        type=convert.JOB_TYPE_NUMBERS[job.type],
         owner=job.owning_team,
         poolPath=paths.get(job.respool_id, ""),
         state=convert.JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]

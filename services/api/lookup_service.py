@@ -112,5 +112,5 @@ def _wire(job: FoundJob, paths: Mapping[RespoolId, str]) -> lookup_pb2.FoundJob:
         poolPath=paths.get(job.respool_id, ""),
         state=convert.JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]
         creationTime=rfc3339(job.created_ns),
-        type=convert.JOB_TYPE_NUMBERS[job.type],  # type: ignore[arg-type]
+        type=convert.JOB_TYPE_NUMBERS[job.type],
     )

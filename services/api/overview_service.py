@@ -304,7 +304,7 @@ def _host_pod(pod: HostPodRow, path: str) -> pb.HostPod:
         pod_id=str(pod.pod_id),
         job_id=pod.pod_id.job_id,
         job_name=pod.job_name,
-        job_type=convert.JOB_TYPE_NUMBERS[pod.job_type],  # type: ignore[arg-type]
+        job_type=convert.JOB_TYPE_NUMBERS[pod.job_type],
         pool_path=path,
         instance_id=pod.pod_id.instance_id,
         priority=pod.priority,

@@ -16,6 +16,7 @@ from peloton.model.ids import JobId, PodId, RespoolId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState, PodStatus
 from services.storage.storage import Storage
+from tests.present import require
 
 LEAF = RespoolId("11111111-1111-1111-1111-111111111111")
 INNER = RespoolId("22222222-2222-2222-2222-222222222222")
@@ -52,10 +53,10 @@ def ranges(*pairs: tuple[int, int]) -> list[task_pb2.InstanceRange]:
     return [task_pb2.InstanceRange(**{"from": begin, "to": end}) for begin, end in pairs]
 
 
-async def expect_refusal(call: Any) -> tuple[grpc.StatusCode, str | None]:
+async def expect_refusal(call: Any) -> tuple[grpc.StatusCode, str]:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
-    return caught.value.code(), caught.value.details()
+    return caught.value.code(), require(caught.value.details())
 
 
 def goals(storage: Storage) -> list[PodState]:

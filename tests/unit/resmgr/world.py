@@ -18,6 +18,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import PelotonError, Unavailable
 from peloton.model.advice import Marked
 from peloton.model.daemon import DaemonPlan, DaemonReach
+from peloton.model.host import Capacity
 from peloton.model.ids import ROOT_POOL_ID, Hostname, JobId, PodId, RespoolId
 from peloton.model.job import JobState
 from peloton.model.planned_capacity import CapacityAnswer, PlannedPods
@@ -32,6 +33,7 @@ from services.resmgr.pool_rules import with_defaults
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
 from services.storage import migrate
+from services.storage.pods.host_pods import LaunchRow
 from services.storage.storage import Storage
 
 LICENSE = "license/solver"
@@ -58,7 +60,8 @@ class RecordedLifecycles:
 class FixedCapacity:
     """A ``CapacitySource`` with an answer that tests may change; None: it is Unavailable."""
 
-    answer: tuple[Any, ...] | None = (Resources.of(100, 100_000, 100_000), Resources())
+    answer: Sequence[Any] | None = (Resources.of(100, 100_000, 100_000), Resources())
+    """The fields of a ``Capacity``, perhaps without the last ones."""
     unfit: dict[int, Infeasibility] = field(default_factory=dict)  # cpu_milli of a pod -> why no host could take it
     room: int | None = None  # pods that find a host; None: all
     why: PlacementReason = ()
@@ -68,10 +71,11 @@ class FixedCapacity:
     marked: dict[Hostname, Marked] = field(default_factory=dict)
     slow: dict[JobId, Marked] = field(default_factory=dict)
 
-    def capacity(self) -> tuple[Any, ...]:  # a ``Capacity``, perhaps without its last amounts
+    def capacity(self) -> Capacity:
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
-        return self.answer
+        up, revocable, registered, *pools = (*self.answer, Resources())[: max(3, len(self.answer))]
+        return Capacity(up, revocable, registered, *pools)
 
     def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
         if self.answer is None:
@@ -104,9 +108,9 @@ class FixedCapacity:
 
 
 def pool_config(
-    name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID, **more: object
+    name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID, **more: Any
 ) -> respool_pb2.ResourcePoolConfig:
-    config = respool_pb2.ResourcePoolConfig(name=name, **more)  # type: ignore[arg-type]
+    config = respool_pb2.ResourcePoolConfig(name=name, **more)
     config.parent.value = parent
     config.resources.add(kind="cpu", reservation=reservation, limit=limit, share=1)
     return config
@@ -209,7 +213,7 @@ class World:
         """Launch the job's gang if it is whole, and at most ``limit`` pods outside gangs."""
         gang = self.storage.pods.ready_gang(job_id)
         gangs = [*([gang] if gang else []), *self.storage.pods.ready_gangs(job_id, limit)]
-        rows = [(instance, run, "h1", "a1", {}) for one in gangs for instance, run in one.pods]
+        rows: list[LaunchRow] = [(instance, run, "h1", "a1", {}) for one in gangs for instance, run in one.pods]
         self.storage.host_pods.mark_launched(job_id, rows, self.now_ns)
 
     def finish(
@@ -223,7 +227,7 @@ class World:
         self.launch(job_id, 0)
         pods = {pod.instance_id: pod for pod in self.storage.pods.page(job_id, 0, 10_000)}
         chosen = [pods[i] for i in instances if i in pods and pods[i].state in (PodState.READY, PodState.LAUNCHED)]
-        rows = [(pod.instance_id, pod.desired_run_id, "h1", "a1", {}) for pod in chosen]
+        rows: list[LaunchRow] = [(pod.instance_id, pod.desired_run_id, "h1", "a1", {}) for pod in chosen]
         self.storage.host_pods.mark_launched(job_id, rows, self.now_ns)
         ended = [PodId(job_id, pod.instance_id, pod.desired_run_id) for pod in chosen]
         statuses = [PodStatus(pod, state, self.now_ns, "h1", "a1") for pod in ended]
@@ -268,5 +272,5 @@ def facts(state: ResmgrState) -> dict[str, object]:
     }
 
 
-def fast(**changes: float | bool) -> LoopSettings:
-    return replace(FAST, **changes)  # type: ignore[arg-type]
+def fast(**changes: Any) -> LoopSettings:
+    return replace(FAST, **changes)
