@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.api.convert import JOB_STATE_NUMBERS, POD_STATE_NUMBERS
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import NO_RETRIES, Client
@@ -96,6 +97,6 @@ class Busy:
                 due_s = max(due_s + 1, time.monotonic())
 
     def _next(self, first: int) -> task_pb2.RestartRequest:
-        request = task_pb2.RestartRequest(jobId={"value": self._job_id})  # type: ignore[arg-type]
+        request = task_pb2.RestartRequest(jobId=peloton_pb2.JobID(value=self._job_id))
         request.ranges.add(**{"from": first, "to": min(first + self._count, self._instances)})
         return request

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from peloton.api.convert import POD_STATE_NUMBERS
 from peloton.api.v0.job.job_pb2 import CreateRequest
 from peloton.client import NO_RETRIES, Client
+from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.lab.local.cluster import LocalSettings
@@ -128,7 +129,7 @@ def wait_for_ends(cluster: Cluster, job_ids: Sequence[str]) -> list[JobState]:
         while active := storage.jobs.active_ids():
             assert time.monotonic() < deadline_s, f"{len(active)} jobs have not ended within {TIMEOUT_S:.0f} s"
             time.sleep(POLL_S)
-        return [record.state for job in job_ids if (record := storage.jobs.get(job)) is not None]
+        return [record.state for job in job_ids if (record := storage.jobs.get(JobId(job))) is not None]
     finally:
         storage.close()
 

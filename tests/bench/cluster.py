@@ -17,7 +17,7 @@ from tests.bench.figures import cpu_s, status_kib
 from tests.bench.profile import profile_parts
 from tests.e2e import local
 from tests.e2e.local import JOB_END, shell
-from tests.waiting import LONGEST_S
+from tests.waiting import LONGEST_S, Condition
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Cluster(local.Cluster):
         self._profile.__exit__(None, None, None)
         super().__exit__(*exc)
 
-    def wait(self, condition: Callable[[], bool], what: str, quiet_s: float = LONGEST_S) -> None:
+    def wait(self, condition: Condition, what: str, quiet_s: float = LONGEST_S) -> None:
         super().wait(condition, what, quiet_s)
 
     def finish(self, job_id: str, quiet_s: float = LONGEST_S) -> str:

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.lab.local.cluster import LocalSettings
@@ -63,14 +65,14 @@ class Guard:
     def launch_pods(self, count: int) -> Callable[[], None]:
         """Start so many pods, which stay until the returned function stops them."""
         config = shell("sleep 3600", cpu=0.01, memory=16)
-        job = self._cluster.submit(self._pool, instanceCount=count, defaultConfig=config)
+        job = JobId(self._cluster.submit(self._pool, instanceCount=count, defaultConfig=config))
         deadline_s = time.monotonic() + TIMEOUT_S
         while (record := self._storage.jobs.get(job)) is None or record.pod_counts.get(PodState.RUNNING, 0) < count:
             assert time.monotonic() < deadline_s, f"fewer than {count} pods run after {TIMEOUT_S:.0f} s"
             time.sleep(POLL_S)
 
         def stop() -> None:
-            self._cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+            self._cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
             wait_for_ends(self._cluster, [job])
             time.sleep(QUIET_S)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v0.update import update_pb2
@@ -91,10 +92,12 @@ class Daemon:
         self._until(lambda: self.running == hosts, "a pod on each host again")
 
     def update(self, batch: int) -> None:
-        config = self.cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": self.id})).jobInfo.config
+        config = self.cluster.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=self.id))).jobInfo.config
         config.defaultConfig.command.value = "sleep 36001"
         request = update_svc_pb2.CreateUpdateRequest(
-            jobId={"value": self.id}, jobConfig=config, updateConfig={"batchSize": batch}
+            jobId=peloton_pb2.JobID(value=self.id),
+            jobConfig=config,
+            updateConfig=update_pb2.UpdateConfig(batchSize=batch),
         )
         update = self.cluster.client.updates.CreateUpdate(request).updateID
         self.update_id, look = update.value, update_svc_pb2.GetUpdateRequest(updateId=update)
@@ -104,7 +107,7 @@ class Daemon:
         )
 
     def stop(self) -> None:
-        self.cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": self.id}))
+        self.cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=self.id)))
         self._until(lambda: self.cluster.job_state(self.id) in JOB_END, "the end of the daemon")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:

@@ -18,8 +18,10 @@ import sqlalchemy as sa
 from google.protobuf.json_format import ParseDict
 
 from peloton.api.convert import POD_STATES, new_job_record
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.query import query_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import Client
@@ -34,6 +36,7 @@ from tests.bench.cluster import Cluster, cpu_seconds, peak_memory_mib
 from tests.bench.figures import status_kib
 from tests.bench.otlp import Histogram, run_collector
 from tests.e2e.local import shell
+from tests.messages import instance_range
 from tests.postgres import running_postgres
 from tests.unit.resmgr.world import World
 
@@ -48,7 +51,10 @@ PAGE_PODS = 100
 SETTLED_SHARE = 0.9
 """Share of the pods that fit that must run before clients begin."""
 TIMEOUT_S, POLL_S = 300.0, 2.0
-NO_HOST = {"type": "LABEL_CONSTRAINT", "labelConstraint": {"kind": "HOST", "condition": "CONDITION_EQUAL"}}
+NO_HOST: dict[str, Any] = {
+    "type": "LABEL_CONSTRAINT",
+    "labelConstraint": {"kind": "HOST", "condition": "CONDITION_EQUAL"},
+}
 
 
 @dataclass(frozen=True)
@@ -136,15 +142,15 @@ def store(url: str, size: Size) -> list[JobId]:
         for number, pods in enumerate([*size.large_jobs, *[size.pods_per_job] * size.jobs]):
             config = shell(f"sleep {random.randint(*size.run_s)}", cpu=POD_CPU, memory=POD_MIB)
             jobs.append(_create_queued_job(world, pools[number % len(pools)], len(jobs) + 1, pods, config))
-        constraint = {**NO_HOST, "labelConstraint": {**NO_HOST["labelConstraint"], "requirement": 1}}  # type: ignore[dict-item]
-        constraint["labelConstraint"]["label"] = {"key": "rack", "value": "nowhere"}  # type: ignore[index]
+        constraint = {**NO_HOST, "labelConstraint": {**NO_HOST["labelConstraint"], "requirement": 1}}
+        constraint["labelConstraint"]["label"] = {"key": "rack", "value": "nowhere"}
         config = shell("true", cpu=POD_CPU, memory=POD_MIB, constraint=constraint)
         return [*jobs, _create_queued_job(world, apart, len(jobs) + 1, size.homeless_pods, config)]
 
 
 def _pool(storage: Storage, name: str, reserved_pods: int, parent: str = ROOT_POOL_ID) -> RespoolId:
     """Create a pool that reserves the resources of so many pods."""
-    config = respool_pb2.ResourcePoolConfig(name=name, parent={"value": parent})
+    config = respool_pb2.ResourcePoolConfig(name=name, parent=peloton_pb2.ResourcePoolID(value=parent))
     for kind, amount in (("cpu", POD_CPU), ("memory", POD_MIB), ("disk", 1), ("gpu", 0)):
         config.resources.add(kind=kind, reservation=reserved_pods * amount, limit=1e9, share=1)
     config = with_defaults(config)
@@ -248,11 +254,11 @@ def _fresh_jobs(cluster: Cluster, size: Size) -> Iterator[float]:
 
 
 def _get(client: Client, job_id: str) -> None:
-    assert client.jobs.Get(job_pb2.GetRequest(id={"value": job_id})).jobInfo.config.instanceCount
+    assert client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))).jobInfo.config.instanceCount
 
 
 def _first_page(client: Client, job_id: str) -> None:
-    request = job_pb2.QueryRequest(spec={"pagination": {"limit": 100}})
+    request = job_pb2.QueryRequest(spec=job_pb2.QuerySpec(pagination=query_pb2.PaginationSpec(limit=100)))
     assert client.jobs.Query(request).results
 
 
@@ -268,11 +274,11 @@ def _active_page(client: Client, job_id: str) -> None:
 
 
 def _job_why(client: Client, job_id: str) -> None:
-    assert client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId={"value": job_id})).text
+    assert client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job_id))).text
 
 
 def _pods(client: Client, job_id: str) -> None:
-    request = task_pb2.ListRequest(jobId={"value": job_id}, range={"from": 0, "to": PAGE_PODS})
+    request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id), range=instance_range(0, PAGE_PODS))
     assert client.tasks.List(request).result.value
 
 
@@ -283,7 +289,7 @@ def _waiting_pods(client: Client, job_id: str) -> None:
 
 
 def _pool_why(client: Client, job_id: str) -> None:
-    path = {"value": "/org0/pool0"}
+    path = respool_pb2.ResourcePoolPath(value="/org0/pool0")
     assert client.explain.PoolWhy(explain_pb2.PoolWhyRequest(path=path)).text
 
 

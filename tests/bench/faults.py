@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlmodel import col
 
 from peloton.api.convert import POD_STATE_NUMBERS
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.model.pod import PodState
 from services.lab.local.cluster import LocalSettings
@@ -102,7 +103,7 @@ def _allocation(cluster: Cluster, pool: str) -> float:
     """
 
     def read_held() -> float:
-        request = respool_pb2.GetRequest(id={"value": pool})
+        request = respool_pb2.GetRequest(id=peloton_pb2.ResourcePoolID(value=pool))
         usage = cluster.client.respools.GetResourcePool(request).poolinfo.usage
         return sum(kind.allocation + kind.slack for kind in usage)
 

@@ -25,11 +25,11 @@ class Times:
         self.wall_ms: list[float] = []
         self.cpu_ms: list[float] = []
 
-    def take(self, work: Callable[[], T]) -> T:
+    def take(self, work: Callable[..., T]) -> T:
         with self._measure():
             return work()
 
-    async def take_async(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def take_async(self, work: Callable[..., Awaitable[T]]) -> T:
         with self._measure():
             return await work()
 

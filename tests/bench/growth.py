@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from services.lab.local.cluster import LocalSettings
 from tests.bench.cluster import Cluster, count_stored, cpu_seconds, history_events, peak_memory_mib
@@ -26,7 +27,7 @@ def updates(updates: int = 500, added: int = 10, hosts: int = 100) -> dict[str, 
             defaultConfig=shell("true", cpu=1, memory=64),
             instanceConfig={"0": shell(f"sleep {FIRST_S}", cpu=1, memory=64)},
         )
-        config = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job})).jobInfo.config
+        config = cluster.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job))).jobInfo.config
         config.ClearField("changeLog")
         calls_s: list[float] = []
         started_s = time.monotonic()
@@ -37,7 +38,7 @@ def updates(updates: int = 500, added: int = 10, hosts: int = 100) -> dict[str, 
             for instance in range(first, config.instanceCount):
                 config.instanceConfig[instance].name = f"pod{instance}"
             asked_s = time.monotonic()
-            answer = cluster.client.jobs.Update(job_pb2.UpdateRequest(id={"value": job}, config=config))
+            answer = cluster.client.jobs.Update(job_pb2.UpdateRequest(id=peloton_pb2.JobID(value=job), config=config))
             calls_s.append(time.monotonic() - asked_s)
             assert not answer.HasField("error"), answer.error
         accepted_s = time.monotonic() - started_s
@@ -62,9 +63,9 @@ def updates(updates: int = 500, added: int = 10, hosts: int = 100) -> dict[str, 
 
 def wait_until(cluster: Cluster, job: str, pods: int) -> None:
     deadline_s = time.monotonic() + TIMEOUT_S
-    while (runtime := cluster.client.jobs.GetCache(job_pb2.GetCacheRequest(id={"value": job})).runtime).taskStats[
-        "SUCCEEDED"
-    ] < pods:
+    while (
+        runtime := cluster.client.jobs.GetCache(job_pb2.GetCacheRequest(id=peloton_pb2.JobID(value=job))).runtime
+    ).taskStats["SUCCEEDED"] < pods:
         assert job_pb2.JobState.Name(runtime.state) not in JOB_END, runtime
         assert time.monotonic() < deadline_s, runtime.taskStats
         time.sleep(0.2)

@@ -8,8 +8,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from sqlalchemy import Connection
 
 from peloton.api import convert
 from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS, POD_STATE_NUMBERS
@@ -30,13 +33,13 @@ POOLS, OWNERS = 200, 300
 CALL_MS_TARGET = 250.0
 ROWS_PER_WRITE = 20_000
 NOW_NS = 1_790_000_000 * NS_PER_S
-_STATES = (
-    (JobState.SUCCEEDED, 0.9),
-    (JobState.FAILED, 0.06),
-    (JobState.KILLED, 0.02),
-    (JobState.RUNNING, 0.015),
-    (JobState.PENDING, 0.005),
-)
+_STATES = {
+    JobState.SUCCEEDED: 0.9,
+    JobState.FAILED: 0.06,
+    JobState.KILLED: 0.02,
+    JobState.RUNNING: 0.015,
+    JobState.PENDING: 0.005,
+}
 _POD_STATE = {JobState.PENDING: PodState.PENDING}
 _SEARCH = json.dumps({"defaultconfig": {"command": {"value": "python -m tool --day {day}" + " --part" * 80}}})
 
@@ -46,11 +49,15 @@ def fill(storage: Storage, count: int = JOBS, seed: int = 1) -> None:
     draw = random.Random(seed)
     rows = _rows(draw, count)
     while part := [row for row, _ in zip(rows, range(ROWS_PER_WRITE), strict=False)]:
-        storage.db.write(lambda conn, part=part: conn.execute(JOB.insert(), part))
+        storage.db.write(partial(_insert, part))
+
+
+def _insert(rows: list[dict[str, Any]], conn: Connection) -> None:
+    conn.execute(JOB.insert(), rows)
 
 
 def _rows(draw: random.Random, count: int) -> Iterator[dict[str, Any]]:
-    states, weights = zip(*_STATES, strict=True)
+    states, weights = list(_STATES), list(_STATES.values())
     for number in range(count):
         kind = JobType.SERVICE if number % 1_000 == 0 else JobType.BATCH
         state = JobState.RUNNING if kind is JobType.SERVICE else draw.choices(states, weights)[0]

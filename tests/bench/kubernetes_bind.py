@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,4 +138,5 @@ def pod(number: int, scheduler: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    {"host-manager": host_manager, "creator": creator}[sys.argv[1]](*sys.argv[2:])
+    parts: dict[str, Callable[..., None]] = {"host-manager": host_manager, "creator": creator}
+    parts[sys.argv[1]](*sys.argv[2:])

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from tests.bench.kubernetes_real import (
 )
 from tests.kubernetes.client import Client, Json, Login
 from tests.kubernetes.control_plane import ControlPlane, die_with_parent, is_built
+from tests.waiting import Condition
 
 SYSTEM = "kueue-system"
 SERVICE, SECRET = "kueue-webhook-service", "kueue-webhook-server-cert"
@@ -107,7 +108,7 @@ def manager(plane: ControlPlane, folder: Path, program: Path) -> Iterator[subpro
     certificates, settings, log = folder / "certificates", folder / "kueue.yaml", folder / "kueue.log"
     certificates.mkdir(parents=True)
     settings.write_text(yaml.safe_dump(configuration(shipped, webhooks, health, certificates)), encoding="utf-8")
-    argv = [program, "--config", settings, "--kubeconfig", plane.kubeconfig]
+    argv: list[str | Path] = [program, "--config", settings, "--kubeconfig", plane.kubeconfig]
     with Client(plane.login) as client, log.open("w") as output:
         for path, body in [*system(), *manifests(shipped, webhooks)]:
             create(client, path, body)
@@ -126,7 +127,7 @@ def manager(plane: ControlPlane, folder: Path, program: Path) -> Iterator[subpro
                 (certificates / name).write_bytes(base64.b64decode(value))
             await_it(process, log, lambda: is_ready(health))
             for path, body in queue():
-                await_it(process, log, lambda path=path, body=body: is_created(client, path, body))  # type: ignore[misc]
+                await_it(process, log, lambda path=path, body=body: is_created(client, path, body))
             await_it(process, log, lambda: is_open(client))
             yield process
         finally:
@@ -135,7 +136,7 @@ def manager(plane: ControlPlane, folder: Path, program: Path) -> Iterator[subpro
             ports.close()
 
 
-def await_it(process: subprocess.Popen[str], log: Path, is_so: Callable[[], bool]) -> None:
+def await_it(process: subprocess.Popen[str], log: Path, is_so: Condition) -> None:
     until_s = time.monotonic() + TIMEOUT_S
     while not is_so():
         is_late = time.monotonic() > until_s

@@ -62,7 +62,7 @@ def run_collector() -> Iterator[tuple[Collector, dict[str, str]]]:
     """A running collector, and the environment of processes that are to report to it every second."""
     collector = Collector()
     server = grpc.server(ThreadPoolExecutor(1, thread_name_prefix="collector"))
-    pb_grpc.add_MetricsServiceServicer_to_server(collector, server)
+    pb_grpc.add_MetricsServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:

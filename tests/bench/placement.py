@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -107,7 +108,7 @@ def pods(random: Random) -> tuple[PodShape, tuple[Label, ...]]:
     elif draw < 0.30:
         constraint, labels = AllOf((ON_SSD, PodLabel(*APP, "<", 3))), (APP,)
     elif draw < 0.33:
-        resources = Resources(*tuple(resources)[:3], random.choice([1_000, 2_000, 4_000]))
+        resources = replace(resources, gpu_milli=random.choice([1_000, 2_000, 4_000]))
     elif draw < 0.35:
         constraint = HostLabel("peloton/exclusive", "ml")
     return PodShape(resources, random.choice([0, 0, 1]), constraint=constraint), labels

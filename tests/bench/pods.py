@@ -17,7 +17,9 @@ from typing import Any
 import grpc.aio
 
 from peloton.api.limits import MESSAGE_SIZES
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.query import query_pb2
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.model.ids import JobId
 from peloton.model.resources import Resources
@@ -106,13 +108,13 @@ async def _read(storage: Storage) -> tuple[Times, Times]:
     """Read through a server in this process, so that the CPU time of server and client counts."""
     gets, queries, nobody = Times(), Times(), _NoLifecycles()
     ids = storage.jobs.active_ids()
-    query = job_pb2.QueryRequest(spec={"pagination": {"limit": 100}})
+    query = job_pb2.QueryRequest(spec=job_pb2.QuerySpec(pagination=query_pb2.PaginationSpec(limit=100)))
     server = await start(storage, nobody, lambda _: None, "127.0.0.1:0")
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options=MESSAGE_SIZES) as channel:
         jobs: Any = JobManagerStub(channel)
         await jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest())  # connects
         for run in range(RUNS):
-            request = job_pb2.GetRequest(id={"value": ids[run % len(ids)]})
+            request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=ids[run % len(ids)]))
             await gets.take_async(lambda request=request: jobs.Get(request))
             await queries.take_async(lambda: jobs.Query(query))
     await server.stop(0)

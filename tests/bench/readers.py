@@ -17,6 +17,7 @@ import grpc.aio
 
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.service_names import JOB_MANAGER
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 
 TIMEOUT_S = 60.0
@@ -27,14 +28,14 @@ async def read(order: Mapping[str, Any]) -> dict[str, Any]:
     found: list[tuple[float, int]] = []
     failures: list[str] = []
     until_s = time.monotonic() + order["seconds"]
-    request = job_pb2.GetRequest(id={"value": order["job"]}).SerializeToString()
+    request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=order["job"])).SerializeToString()
 
     async def ask(number: int) -> None:
         await asyncio.sleep(order["pause_s"] * number / order["clients"])
         # A connection of its own: channels with the same options would share one.
         options = (*MESSAGE_SIZES, ("grpc.use_local_subchannel_pool", 1))
         async with grpc.aio.insecure_channel(order["address"], options=options) as channel:
-            get = channel.unary_unary(f"/{JOB_MANAGER[0]}/Get")
+            get: Any = channel.unary_unary(f"/{JOB_MANAGER[0]}/Get")
             checks = number == 0
             while (began_s := time.monotonic()) < until_s:
                 try:

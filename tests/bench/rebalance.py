@@ -6,6 +6,7 @@ from random import Random
 from time import process_time
 from typing import Any
 
+from peloton.lifecycle.constraints import Labels
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.rebalance import Goal, PodCensus, PodNow, WaitingPods
@@ -58,6 +59,6 @@ def _cluster(host_count: int, is_full: bool) -> tuple[list[HostNow], list[PodNow
                 free -= shape.resources
                 job_id = JobId(f"service-{len(pods) % SERVICES}")
                 pods.append(PodNow(PodId(job_id, len(pods), 1), name, shape))
-        labels = {"hostname": {name: 1}, "rack": f"rack{at % 50}"}
+        labels: Labels = {"hostname": {name: 1}, "rack": f"rack{at % 50}"}
         hosts.append(HostNow(name, CAPACITY, HostView(labels, free, port_count=1_000)))
     return hosts, pods

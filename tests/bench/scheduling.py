@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -13,6 +14,7 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.pod import PodShape, ShapeRange
 from peloton.model.resources import Resources
+from peloton.model.respool import PoolSpec
 from peloton.scheduling.admission import admit
 from peloton.scheduling.cycle import Snapshot, plan_cycle
 from peloton.scheduling.entitlement import Entitlement, Load, entitle
@@ -44,7 +46,7 @@ def _entitlement(leaf_count: int, runs: int) -> dict[str, Any]:
     for run in range(runs):
         alone.take(lambda: _entitle(now))
         pool = replace(specs[run % len(specs)], controller_limit_percent=float(run % 100))
-        changed.take(lambda pool=pool: (state.put_pool(pool), _entitle(replace(now, tree=state.tree))))
+        changed.take(partial(_change_pool, state, pool, now))
     target_ms = ENTITLEMENT_TARGETS_MS.get(leaf_count)
     return {
         "pools": len(state.tree.ids),
@@ -66,6 +68,11 @@ def _amounts(tree: PoolTree) -> dict[str, Any]:
     non_slack, slack = draw(0.5), draw(0.05)
     usage = Usage(non_slack, slack, non_slack // 4, non_slack // 100)
     return {"usage": usage, "demand": draw(0.5), "slack_demand": draw(0.05)}
+
+
+def _change_pool(state: ResmgrState, pool: PoolSpec, now: Snapshot) -> None:
+    state.put_pool(pool)
+    _entitle(replace(now, tree=state.tree))
 
 
 def _entitle(now: Snapshot) -> Entitlement:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from tests.bench.churn import run_churn
 from tests.bench.figures import Missing, cpu_s
 from tests.ports import free_ports
 from tests.postgres import Postgres, running_postgres
+from tests.waiting import Condition
 from workflows.attributes import SEARCH_ATTRIBUTES
 
 VERSION = "1.32.0"
@@ -76,7 +77,7 @@ class Temporal:
             return int(count)
 
 
-def wait_for(server: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:
+def wait_for(server: subprocess.Popen[bytes], is_so: Condition) -> None:
     deadline_s = time.monotonic() + TIMEOUT_S
     while not is_so():
         if server.poll() is not None or time.monotonic() > deadline_s:
@@ -107,7 +108,7 @@ def temporal_on(postgres: Postgres) -> Iterator[Temporal]:
     with subprocess.Popen([PROGRAMS / "server", "--config-file", settings, "--allow-no-auth", "start"]) as server:
         try:
             for arguments in STEPS:
-                wait_for(server, lambda arguments=arguments: temporal(address, *arguments))  # type: ignore[misc]
+                wait_for(server, lambda arguments=arguments: temporal(address, *arguments))
             yield Temporal(address, server, store)
         finally:
             server.terminate()
@@ -125,7 +126,17 @@ def database_of(store: str) -> str:
 
 def schema(postgres: Postgres, store: str, *arguments: str) -> None:
     """Create the schema by Temporal's tool."""
-    command = [PROGRAMS / "sql", "--plugin", PLUGIN, "--user", "postgres", "--endpoint", "localhost", "--port", "5432"]
+    command = [
+        str(PROGRAMS / "sql"),
+        "--plugin",
+        PLUGIN,
+        "--user",
+        "postgres",
+        "--endpoint",
+        "localhost",
+        "--port",
+        "5432",
+    ]
     command += ["--connect-attributes", f"host={postgres.folder}", "--database", database_of(store), *arguments]
     subprocess.run(command, check=True, capture_output=True)
 

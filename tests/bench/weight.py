@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from google.protobuf.json_format import ParseDict
 
 from peloton.api.bulk import create_messages
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import new_job_id
@@ -115,7 +116,7 @@ def ran_until(cluster: Cluster, job_id: str, pods: int) -> dict[str, Any]:
     """Wait until ``pods`` have succeeded, or the job has ended; GetCache returns a job without its instances."""
     started_s, first_s = time.monotonic(), 0.0
     while True:
-        runtime = cluster.client.jobs.GetCache(job_pb2.GetCacheRequest(id={"value": job_id})).runtime
+        runtime = cluster.client.jobs.GetCache(job_pb2.GetCacheRequest(id=peloton_pb2.JobID(value=job_id))).runtime
         done, state = runtime.taskStats["SUCCEEDED"], job_pb2.JobState.Name(runtime.state)
         if not first_s and (done or runtime.taskStats["RUNNING"]):
             first_s = time.monotonic() - started_s

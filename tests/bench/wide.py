@@ -128,7 +128,8 @@ def count_reconciliations(cluster: Cluster) -> int:
     """Return how often the host manager has logged that all pods were reconciled: unknown ones of a new master are
     queried again.
     """
-    return (cluster.local.data_dir / "logs" / "hostmgr.log").read_text().count(ANSWERED)
+    log: str = (cluster.local.data_dir / "logs" / "hostmgr.log").read_text()
+    return log.count(ANSWERED)
 
 
 def count_known(cluster: Cluster) -> tuple[int, int]:
