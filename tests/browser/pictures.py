@@ -13,6 +13,8 @@ from pathlib import Path
 from PIL import Image, ImageChops, ImageDraw, ImageFilter
 from playwright.sync_api import Page as View
 
+from tests.browser.views import Theme
+
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "screenshots"
 VARIES = "time, [data-varies]"
 SAME_TIME = f"""() => {{
@@ -47,7 +49,7 @@ def take(view: View) -> Picture:
     return Picture(Image.open(io.BytesIO(taken)).convert("RGB"), boxes)
 
 
-def file_of(page: str, theme: str) -> Path:
+def file_of(page: str, theme: Theme) -> Path:
     return FOLDER / f"{page}-{theme}.png"
 
 

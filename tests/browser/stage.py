@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from peloton.api import convert
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.model.ids import new_job_id
@@ -49,7 +50,7 @@ class Stage:
         return self.running("holds all", pool=name, cpu=1)
 
     def pool_config(self, name: str) -> respool_pb2.ResourcePoolConfig:
-        request = respool_pb2.GetRequest(id={"value": self.pool(name)})
+        request = respool_pb2.GetRequest(id=peloton_pb2.ResourcePoolID(value=self.pool(name)))
         return self.cluster.client.respools.GetResourcePool(request).poolinfo.config
 
     def submit(self, name: str, command: str = FOREVER, pool: str = "batch", count: int = 1, **config: Any) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 from playwright.sync_api import Page as View
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -163,7 +165,7 @@ def test_one_instance_is_stopped_and_started(stage: Stage, visit: Visit) -> None
 
 def test_a_job_that_has_ended_is_run_again(stage: Stage, visit: Visit) -> None:
     """A job that has ended runs again as another job of the same file and pool, which is shown before it is created."""
-    given = {"owningTeam": "analytics", "labels": [{"key": "month", "value": "june"}]}
+    given: dict[str, Any] = {"owningTeam": "analytics", "labels": [{"key": "month", "value": "june"}]}
     job = stage.submit("nightly report", ONCE, count=2, **given)
     assert "SUCCEEDED" == stage.cluster.finish(job)
     view = visit(f"/jobs/{job}")
@@ -183,7 +185,7 @@ def test_a_job_that_has_ended_is_run_again(stage: Stage, visit: Visit) -> None:
 
 def config_of(stage: Stage, job: str) -> job_pb2.JobConfig:
     """Return the configuration as it was sent."""
-    config = stage.cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job})).jobInfo.config
+    config = stage.cluster.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job))).jobInfo.config
     config.ClearField("changeLog")
     return config
 
@@ -316,7 +318,7 @@ def test_services_are_turned_page_by_page(stage: Stage, visit: Visit) -> None:
 def test_pools_below_another_are_folded(stage: Stage, visit: Visit) -> None:
     """Pools below another are folded and unfolded."""
     stage.pool("branch")
-    twig = respool_pb2.ResourcePoolConfig(name="twig", parent={"value": stage.pools["branch"]})
+    twig = respool_pb2.ResourcePoolConfig(name="twig", parent=peloton_pb2.ResourcePoolID(value=stage.pools["branch"]))
     twig.resources.add(kind="cpu", limit=1, share=1)
     answer = stage.cluster.client.respools.CreateResourcePool(respool_pb2.CreateRequest(config=twig))
     assert not answer.HasField("error"), answer.error

@@ -11,6 +11,7 @@ from tests.browser.conftest import Visit
 from tests.browser.stage import FOREVER, Stage
 from tests.browser.views import button, rows
 from tests.e2e.service import Service
+from tests.present import require
 
 pytestmark = pytest.mark.xdist_group("stories")
 
@@ -71,7 +72,7 @@ def test_the_usage_of_a_pool_is_shown_by_owner_and_day_and_downloaded(stage: Sta
     asked: list[dict[str, object]] = []
 
     def answer(route: Route) -> None:
-        asked.append(route.request.post_data_json)
+        asked.append(require(route.request.post_data_json))
         route.fulfill(json={"pools": [pool], "owners": [owner]})
 
     view = visit("/pools/batch")

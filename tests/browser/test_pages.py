@@ -14,7 +14,7 @@ from cli.main import peloton
 from cli.reference import context, iterate_commands
 from tests.browser import pictures
 from tests.browser.pages import Page, pages
-from tests.browser.views import NARROW, THEMES, Seen, open_view, see
+from tests.browser.views import NARROW, THEMES, Seen, Theme, open_view, see
 from tests.browser.world import World
 from tests.nightly import NIGHTLY, nightly
 
@@ -32,7 +32,7 @@ CONTRAST = ("overview", "job", "log", "host", "submit")
 def look(shown: World, browser: Browser) -> Look:
     """Return a page in a theme, which is opened once for all tests that ask for the same."""
 
-    def open_page(page: Page, theme: str, is_whole: bool = False) -> Seen:
+    def open_page(page: Page, theme: Theme, is_whole: bool = False) -> Seen:
         checks_contrast = is_whole or page.name in CONTRAST
         return see(browser, shown.url + page.address(shown.given), theme, is_whole, checks_contrast)
 
@@ -46,7 +46,7 @@ def test_a_page_has_no_fault_of_wcag_a_and_aa(look: Look, page: Page) -> None:
 
 @NIGHTLY
 @pytest.mark.parametrize("theme", THEMES)
-def test_a_page_has_no_fault_and_enough_contrast(look: Look, page: Page, theme: str) -> None:
+def test_a_page_has_no_fault_and_enough_contrast(look: Look, page: Page, theme: Theme) -> None:
     """Axe's audit finds no fault, in the contrast of the colours of every page either."""
     assert "" == look(page, theme, True).audit
 
@@ -67,7 +67,7 @@ def test_a_page_does_not_scroll_sideways_on_a_narrow_screen(shown: World, browse
 
 
 @in_both_themes
-def test_the_browser_has_nothing_to_complain_of(look: Look, page: Page, theme: str) -> None:
+def test_the_browser_has_nothing_to_complain_of(look: Look, page: Page, theme: Theme) -> None:
     """No script fails, the content security policy blocks no request, and no answer is an error."""
     assert [] == look(page, theme).faults
 
@@ -92,7 +92,7 @@ def test_a_page_says_what_gives_the_same(look: Look, page: Page) -> None:
 
 @NIGHTLY
 @pytest.mark.parametrize("theme", THEMES)
-def test_a_page_renders_as_its_screenshot(look: Look, page: Page, theme: str, tmp_path: Path) -> None:
+def test_a_page_renders_as_its_screenshot(look: Look, page: Page, theme: Theme, tmp_path: Path) -> None:
     """The page equals its screenshot except for variable parts."""
     kept = pictures.file_of(page.name, theme)
     assert kept.is_file(), "it has none: run make screenshots"

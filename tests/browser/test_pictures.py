@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw
 
 from tests.browser.pages import Page
 from tests.browser.pictures import SHARE_MAX, Picture, difference, save
+from tests.present import require
 
 BOX = (20.0, 20.0, 120.0, 40.0)
 
@@ -42,7 +43,7 @@ def test_another_bar_is_a_difference(kept: Path) -> None:
     share, differs = difference(page(bar=300), kept)
 
     assert share > SHARE_MAX
-    left, top, right, bottom = differs.getbbox()  # type: ignore[misc]
+    left, top, right, bottom = require(differs.getbbox())
     assert 195 <= left < right <= 305
     assert 95 <= top < bottom <= 135
 

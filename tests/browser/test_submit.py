@@ -14,6 +14,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from tests.browser.views import TIMEOUT_MS, Opened, open_view
 from tests.browser.world import JOBS, World
+from tests.present import require
 
 pytestmark = pytest.mark.xdist_group("browser")
 POOL = "/data"
@@ -243,7 +244,7 @@ def test_a_lost_answer_is_repeated_with_the_same_id(shown: World, browser: Brows
     asked: list[str] = []
 
     def lose(route: Route) -> None:
-        asked.append(route.request.post_data_json["id"]["value"])
+        asked.append(require(route.request.post_data_json)["id"]["value"])
         if len(asked) == 1:
             route.fetch()
             route.abort()

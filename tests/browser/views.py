@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import urljoin, urlsplit
 from weakref import WeakKeyDictionary
 
@@ -18,7 +18,8 @@ from tests.browser.pictures import Picture, take
 
 LEAVE = "Leave it as it is"
 """The button of every question."""
-THEMES = ("light", "dark")
+Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = get_args(Theme)
 SIZE = ViewportSize(width=1280, height=900)
 NARROW = ViewportSize(width=360, height=800)
 TIMEOUT_MS = 60_000
@@ -122,14 +123,14 @@ class Seen:
 
 @contextmanager
 def open_view(
-    browser: Browser, url: str, theme: str = "light", size: ViewportSize = SIZE, permissions: Sequence[str] = ()
+    browser: Browser, url: str, theme: Theme = "light", size: ViewportSize = SIZE, permissions: Sequence[str] = ()
 ) -> Iterator[Opened]:
     """Return the page once it is drawn and live. Pages without permissions are reused, see ``_lent``."""
     idle = _IDLE.setdefault(browser, [])
     found = _lent(idle, url) if idle and not permissions else _new_page(browser, permissions)
     view = found.view
     view.set_viewport_size(size)
-    view.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+    view.emulate_media(color_scheme=theme, reduced_motion="reduce")
     is_reusable = False
     try:
         view.goto(url)
@@ -177,7 +178,7 @@ def is_fault(reported: ConsoleMessage) -> bool:
     return reported.type in ("error", "warning") and not reported.text.startswith("Failed to load resource")
 
 
-def see(browser: Browser, url: str, theme: str, takes_picture: bool = True, checks_contrast: bool = True) -> Seen:
+def see(browser: Browser, url: str, theme: Theme, takes_picture: bool = True, checks_contrast: bool = True) -> Seen:
     with open_view(browser, url, theme) as page:
         picture = take(page.view) if takes_picture else None
         page.unfold()

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from peloton.api.v0 import peloton_pb2 as v0_peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.schedule import schedule_pb2
 from peloton.api.v0.table import table_pb2
+from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.model.resources import Resources
 from services.storage.storage import Storage
@@ -71,17 +73,17 @@ def _settle(cluster: Cluster) -> Mapping[str, str]:
         pools[name] = _pool(cluster, name, pools.get(parent, "root"), round(cpus * share), cpus)
     _live_a_day(cluster, {path: pools[path.rpartition("/")[2]] for path in POOLS} | {"": "root"})
 
-    def batch(name: str, pool: str, count: int, **config: object) -> None:
+    def batch(name: str, pool: str, count: int, **config: Any) -> None:
         cluster.submit(pools[pool], JOBS[name], name=name, owningTeam=pool, instanceCount=count, **config)
 
     batch("train", "training", 120, defaultConfig=shell(FOREVER, cpu=1, memory=2048))
     batch("nightly", "data", 30, defaultConfig=shell("sleep 1", cpu=0.5))
-    broken = {"labels": [{"key": "kind", "value": "broken"}], "restartPolicy": {"maxFailures": 0}}
+    broken: dict[str, Any] = {"labels": [{"key": "kind", "value": "broken"}], "restartPolicy": {"maxFailures": 0}}
     batch("broken", "research", 4, defaultConfig=shell("sleep 1", cpu=0.5, **broken))
     batch("big", "research", 2, defaultConfig=shell(FOREVER, cpu=64, memory=2048))  # no host is as large
     service = Service(cluster, pools["web"], 24, FOREVER, name="shop", owner="web")
     service.id = SHOP
-    cluster.client.services.CreateJob(svc.CreateJobRequest(job_id={"value": SHOP}, spec=service.spec()))
+    cluster.client.services.CreateJob(svc.CreateJobRequest(job_id=peloton_pb2.JobID(value=SHOP), spec=service.spec()))
 
     _schedule(cluster, "night", pools["data"], crons=["0 3 1 1 *"], time_zone="Europe/Berlin")
     _schedule(cluster, "sweep", pools["research"], note="the source is being moved", interval_s=21_600, jitter_s=300)
@@ -89,7 +91,7 @@ def _settle(cluster: Cluster) -> Mapping[str, str]:
     ended = {name: cluster.finish(JOBS[name]) for name in ("nightly", "broken")}
     assert ended == {"nightly": "SUCCEEDED", "broken": "FAILED"}
     service.wait_running()
-    use = table_pb2.GetInstanceUseRequest(id={"value": JOBS["train"]})
+    use = table_pb2.GetInstanceUseRequest(id=v0_peloton_pb2.JobID(value=JOBS["train"]))
     cluster.wait(lambda: all(i.measured for i in cluster.client.job_table.GetInstanceUse(use).instances), "their use")
     return {
         "services/:id": SHOP,
@@ -102,7 +104,9 @@ def _settle(cluster: Cluster) -> Mapping[str, str]:
 
 def _schedule(cluster: Cluster, name: str, pool: str, note: str = "", **times: Any) -> None:
     """Create a schedule. One with a note is paused."""
-    config = job_pb2.JobConfig(name=name, owningTeam="data", instanceCount=1, respoolID={"value": pool})
+    config = job_pb2.JobConfig(
+        name=name, owningTeam="data", instanceCount=1, respoolID=v0_peloton_pb2.ResourcePoolID(value=pool)
+    )
     config.defaultConfig.command.shell, config.defaultConfig.command.value = True, "sleep 1"
     request = schedule_pb2.CreateScheduleRequest(
         name=name, times=schedule_pb2.Times(**times), paused=bool(note), note=note, job_config=config
@@ -121,7 +125,7 @@ def _live_a_day(cluster: Cluster, pools: Mapping[str, str]) -> None:
 
 
 def _pool(cluster: Cluster, name: str, parent: str, own_cpu: float, cpus: float) -> str:
-    config = respool_pb2.ResourcePoolConfig(name=name, parent={"value": parent})
+    config = respool_pb2.ResourcePoolConfig(name=name, parent=v0_peloton_pb2.ResourcePoolID(value=parent))
     config.resources.add(kind="cpu", reservation=own_cpu, limit=cpus, share=1)
     for kind in ("memory", "disk"):
         config.resources.add(kind=kind, limit=cluster.capacity(kind), share=1)
