@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.compose.box import SEARCHED, Box, Image
+from tests.present import require
 from tests.unit.tidy import ROOT, files
 
 STEP_MAX_S = 3000.0
@@ -40,7 +41,7 @@ def stages() -> dict[str, list[tuple[str, str]]]:
 
 def python_version() -> str:
     """Return the version of Python of all stages."""
-    [version] = {re.fullmatch(r"python:(\d+\.\d+)-slim(?:-\w+)?(?: AS \w+)?", base)[1] for base in stages()}  # type: ignore[index]
+    [version] = {require(re.fullmatch(r"python:(\d+\.\d+)-slim(?:-\w+)?(?: AS \w+)?", base))[1] for base in stages()}
     return version
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from tests.compose.box import Box, Image, die_with_parent
 from tests.compose.file import COMPLETED, HEALTHY, ROOT, Service
@@ -252,7 +252,7 @@ class Engine:
             subprocess.run(command.split(), check=True, capture_output=True)
 
     def _enter(
-        self, process: subprocess.Popen[bytes], box: Box, command: tuple[str, ...], **outputs: int | BinaryIO
+        self, process: subprocess.Popen[bytes], box: Box, command: tuple[str, ...], **outputs: Any
     ) -> subprocess.Popen[bytes]:
         target = [
             "nsenter",

