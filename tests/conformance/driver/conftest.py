@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,8 +82,12 @@ class Mesos:
 
     def driver(self) -> ClusterDriver:
         # A task of an agent that has not registered with a new master counts as unknown at once.
-        quick = {"agents_period_s": 0.1, "agent_reregister_timeout_s": 0.0, "offer_hold_s": OFFER_HOLD_S}
-        self._driver = MesosDriver(MesosSettings(self._link.address, **quick), self)  # type: ignore[arg-type]
+        quick: dict[str, Any] = {
+            "agents_period_s": 0.1,
+            "agent_reregister_timeout_s": 0.0,
+            "offer_hold_s": OFFER_HOLD_S,
+        }
+        self._driver = MesosDriver(MesosSettings(self._link.address, **quick), self)
         return self._driver
 
     @property

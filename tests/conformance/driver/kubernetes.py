@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
+from peloton.model.secret import Secret
 from services.hostmgr.driver import ClusterDriver, PodOnHost, PodTemplate
 from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
@@ -208,8 +210,10 @@ class RealMachine:
 class MachineLab(Lab):
     """A command is the first process of its container, which the kernel spares a SIGTERM that it does not handle."""
 
-    def template(self, command: str = LONG, cpu: float = 0.5, **task: Any) -> PodTemplate:
-        return super().template(command, cpu, **{"killGracePeriodSeconds": 1, **task})
+    def template(
+        self, command: str = LONG, cpu: float = 0.5, secrets: Sequence[Secret] = (), **task: Any
+    ) -> PodTemplate:
+        return super().template(command, cpu, secrets, **{"killGracePeriodSeconds": 1, **task})
 
 
 class Kubernetes:

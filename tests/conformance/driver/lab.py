@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pytest
 from google.protobuf.json_format import ParseDict
@@ -33,6 +33,8 @@ from services.hostmgr.driver import (
     RegisteredHost,
     Token,
 )
+
+T = TypeVar("T")
 
 TIMEOUT_S = 180.0
 FPGA = "example.com/fpga"
@@ -125,6 +127,7 @@ class Cluster(Protocol):
     def lose_host(self, hostname: str) -> None: ...
     def bring_back_host(self, hostname: str) -> None: ...
     def fail_over(self) -> None: ...
+    def tear_down(self) -> None: ...
 
 
 class Lab:
@@ -167,7 +170,7 @@ class Lab:
     def _acknowledge(self, tokens: Sequence[Token]) -> None:
         self.driver.acknowledge(tokens)
 
-    def wait(self, condition: Callable[[], Any], what: str) -> Any:
+    def wait(self, condition: Callable[..., T | None], what: str) -> T:
         """The first true value of the condition. Meanwhile reports are acknowledged, and the driver does its chores."""
         deadline_s = time.monotonic() + TIMEOUT_S
         seen = tended_s = 0.0

@@ -35,7 +35,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, emulated_process: Em
         plane = SharedPlane(request.getfixturevalue("kubernetes"), tmp_path)
     elif kind == "processes":
         plane = EmulatedPlane(tmp_path, (HostSpec("h0"),))
-    made = Kubernetes(plane, is_shared=kind != "processes", **({"volumes": ""} if kind == "none" else {}))
+    settings: dict[str, Any] = {"volumes": ""} if kind == "none" else {}
+    made = Kubernetes(plane, is_shared=kind != "processes", **settings)
     try:
         yield made
     finally:

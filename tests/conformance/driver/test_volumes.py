@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from services.hostmgr.driver import HostLaunch, PodOnHost
 from tests.conformance.driver.lab import Lab
 
 SIZE_MB = 1_000
-TASK = {"volume": {"containerPath": "data", "sizeMB": SIZE_MB}}
+TASK: dict[str, Any] = {"volume": {"containerPath": "data", "sizeMB": SIZE_MB}}
 
 
 def a_volume(lab: Lab, host: str) -> VolumeRecord:

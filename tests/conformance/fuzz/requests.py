@@ -7,7 +7,7 @@ import gzip
 from collections.abc import Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
@@ -37,6 +37,11 @@ TEXTS = (
 )
 BYTES = (b"", b"\0", b"\xff" * 7, b"abc" * 100)
 JOBS = (JOB, "91b1b8e5-2ba8-41e7-bc23-0242ac11000e", "00000000-0000-4000-8000-000000000000", "no-uuid")
+
+
+def fields_of(message: Message) -> list[FieldDescriptor]:
+    """Return the fields, by the class that the C implementation stands for."""
+    return cast("list[FieldDescriptor]", list(message.DESCRIPTOR.fields))
 
 
 class Maker:
@@ -108,14 +113,14 @@ class Maker:
     # -- anything
 
     def _fill(self, message: Message, depth: int, share: float) -> None:
-        for field in message.DESCRIPTOR.fields:
+        for field in fields_of(message):
             if self._random.random() < (0.97 if field.is_required else share):
                 self._set(message, field, depth)
 
     def _mutate(self, message: Message) -> None:
         """Give one field somewhere below another value, or none."""
         while True:
-            fields = list(message.DESCRIPTOR.fields)
+            fields = fields_of(message)
             if not fields:
                 return
             below = [value for _, value in message.ListFields() if isinstance(value, Message)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from services.lab.mesos.master.host_resources import total_of
+from services.lab.mesos.resources import Resources
 from services.lab.mesos.server import Minicluster
 from services.lab.mesos.settings import MiniclusterSettings
 from services.lab.shared.hosts import HostSpec
@@ -69,17 +70,17 @@ class Emulated:
 
         self._do(act())
 
-    def swap_disk(self, name: str, had: dict[Any, int] | None = None) -> dict[Any, int]:
+    def swap_disk(self, name: str, had: Resources | None = None) -> Resources:
         """Replace the disk of a stopped agent by an empty one, or by the one that it ``had``. Returns the former
         disk."""
 
-        async def act() -> dict[Any, int]:
+        async def act() -> Resources:
             agent = self.cluster.master.registry.by_host[name]
-            before: dict[Any, int] = agent.total
+            before = agent.total
             agent.total = agent.free = had or total_of(agent.spec)
             return before
 
-        found: dict[Any, int] = self._do(act())
+        found: Resources = self._do(act())
         return found
 
     def set_revocable(self, name: str, milli: int) -> None:

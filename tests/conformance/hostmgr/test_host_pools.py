@@ -50,7 +50,7 @@ class Manager:
 
     def __init__(self, url: str, cluster: str, hosts: MemoryCluster | Drives, is_on: bool = True) -> None:
         """``hosts``: a cluster in memory, or a factory of the cluster's driver."""
-        self.cluster, self.hosts, self.storage = cluster, hosts, Storage(url)
+        self.cluster, self._hosts, self.storage = cluster, hosts, Storage(url)
         wakes: Any = Wakes()
         settings = HostManagerSettings(cluster, 30.0, is_on)
         driver = MemoryDriver(hosts) if isinstance(hosts, MemoryCluster) else hosts(self.storage)
@@ -90,6 +90,11 @@ class Manager:
             self.core.count_domains,
             self.core.kill_evicted,
         )
+
+    @property
+    def hosts(self) -> MemoryCluster:
+        assert isinstance(self._hosts, MemoryCluster), "this story needs a cluster in memory"
+        return self._hosts
 
     def _controller(self) -> HostPoolController:
         records, pods = self.storage.host_pools, self.storage.host_pods

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from peloton.api.v0.task import task_pb2
 from peloton.model.planned_capacity import PlannedPods
 from peloton.model.pod import PodShape, Strategy
 from peloton.model.resources import Resources
@@ -124,8 +125,8 @@ def test_revocable_pods_get_slack_that_was_given_back(world: World) -> None:
     """Revocable offers are declined and requested as ordinary ones are."""
     idle(world)
 
-    def revocable(config: object) -> None:
-        config.revocable = True  # type: ignore[attr-defined]
+    def revocable(config: task_pb2.TaskConfig) -> None:
+        config.revocable = True
 
     job = world.running(2, changes=[revocable])
     assert {"RUNNING": 2} == world.states(job)

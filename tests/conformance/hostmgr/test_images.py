@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import pytest
@@ -52,10 +52,10 @@ def open_at(request: pytest.FixtureRequest) -> Iterator[Open]:
     with ExitStack() as ends:
 
         def over_grpc(url: str) -> ImagePrefetcher:
-            nothing = [cast("Any", None)] * 4  # this call uses no other ports
+            nothing: Any = None  # this call uses no other ports
             pool = ends.enter_context(ThreadPoolExecutor(2 * CALLS_MAX))
             server = grpc.server(pool, interceptors=[RequestsOfThreads()])
-            servicer = HostsServicer(*nothing[:2], prefetcher(url), *nothing[2:])
+            servicer = HostsServicer(nothing, nothing, prefetcher(url), nothing, nothing)
             hostmgr_pb2_grpc.add_HostsServicer_to_server(servicer, server)
             port = server.add_insecure_port("127.0.0.1:0")
             server.start()

@@ -37,8 +37,12 @@ def test_pods_are_placed_and_launched_in_one_call(any_world: World) -> None:
     """A repeated call finds no READY pod, and pods beyond the limit wait for the next."""
     job = any_world.job(2)
 
-    first = wait(lambda: (found := any_world.core.place_and_launch(job, 1)).launch.launched_count and found, "a launch")
-    again = wait(lambda: (found := any_world.core.place_and_launch(job, 9)).launch.launched_count and found, "a launch")
+    def launch_some(limit: int) -> LaunchedBatch | None:
+        found = any_world.core.place_and_launch(job, limit)
+        return found if found.launch.launched_count else None
+
+    first = wait(lambda: launch_some(1), "a launch")
+    again = wait(lambda: launch_some(9), "a launch")
 
     assert (LaunchResult(1), LaunchResult(1), 0) == (first.launch, again.launch, again.left.unplaced_count)
     assert LaunchedBatch(LaunchResult(0), PlacementBatch(job, "")) == any_world.core.place_and_launch(job, 9)
@@ -59,7 +63,8 @@ def test_a_failed_pod_reports_its_exit_code(any_world: World) -> None:
 def test_a_pod_that_fails_goes_elsewhere_at_once(world: World) -> None:
     """A failed pod waits for its next run only if no other host could take it, as when it names its host."""
     world.storage.host_pods.batch_backoff = Backoff(10, 600)
-    here = wait(lambda: len(world.core.cache.hosts()) > 1 and world.core.cache.hosts()[0].hostname, "two hosts")
+    wait(lambda: len(world.core.cache.hosts()) > 1, "two hosts")
+    here = world.core.cache.hosts()[0].hostname
 
     def retries(config: task_pb2.TaskConfig) -> None:
         config.restartPolicy.maxFailures = 3
@@ -155,8 +160,10 @@ def test_a_rescinded_offer_claims_nothing(world: World) -> None:
 def test_what_a_launch_leaves_of_a_host_is_offered_again(make: Callable[..., World]) -> None:
     """One cpu of four is used. The other three are offered again, and all four after the pod's end."""
     world = make(hosts=[HostSpec("only", cpus=4)])
-    free = lambda: [host.free.cpu_milli for host in world.core.cache.hosts()]  # noqa: E731
     job = world.running()
+
+    def free() -> list[int]:
+        return [host.free.cpu_milli for host in world.core.cache.hosts()]
 
     wait(lambda: free() == [3_000], "the rest")
     world.kill(job)

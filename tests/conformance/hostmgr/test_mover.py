@@ -32,6 +32,7 @@ from tests.conformance.hostmgr.test_host_moves import settle
 from tests.conformance.hostmgr.test_host_pools import CAPACITY, CREATE, Manager, hosts, url
 from tests.conformance.hostmgr.world import wait
 from tests.conformance.storage import builders
+from tests.present import require
 
 __all__ = ["url"]
 CONTEXT: Any = None
@@ -100,7 +101,7 @@ def moved(url: str) -> Iterator[Moved]:
     east.stub.CreateHostPool(CREATE(name="services", serves=["stateless"], minimum=1))
     east.stub.CreateHostPool(CREATE(name="batch", serves=["batch", "shared"], minimum=1))
     for host in ("e0", "e1", "e2", "w0", "w1", "w2"):
-        east.controller.change(host, "default", "services" if host == "e0" else "batch")  # type: ignore[union-attr]
+        require(east.controller).change(host, "default", "services" if host == "e0" else "batch")
     west.core.read_host_pools()
     yield Moved(east, west)
     for one in (east, west):

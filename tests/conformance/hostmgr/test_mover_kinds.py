@@ -26,6 +26,7 @@ from tests.conformance.hostmgr.test_host_pools import CREATE, Manager, url
 from tests.conformance.hostmgr.test_mover import POLICY, Moved, end
 from tests.conformance.hostmgr.world import wait
 from tests.conformance.storage import builders
+from tests.present import require
 
 __all__ = ["url"]
 
@@ -56,7 +57,7 @@ def moved(url: str, tmp_path: Path) -> Iterator[Moved]:
             east.stub.CreateHostPool(CREATE(name="services", serves=["stateless"]))
             east.stub.CreateHostPool(CREATE(name="batch", serves=["batch", "shared"]))
             for host in ("e0", "e1", "e2", "w0", "w1", "w2"):
-                east.controller.change(host, "default", "services" if host == "e0" else "batch")  # type: ignore[union-attr]
+                require(east.controller).change(host, "default", "services" if host == "e0" else "batch")
             west.core.read_host_pools()
             yield Moved(east, west)
 

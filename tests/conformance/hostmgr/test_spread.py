@@ -53,7 +53,7 @@ class Both:
             self.before_lease(name)
             return lease(*given)
 
-        client.acquire_hosts = acquire_hosts  # type: ignore[method-assign]
+        client.acquire_hosts = acquire_hosts  # type: ignore[method-assign, assignment]
         return client
 
     def close(self) -> None:

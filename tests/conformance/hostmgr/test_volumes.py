@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,8 +62,8 @@ def a_database(world: World, count: int = 1, command: str = WRITES, size_mb: int
     return job
 
 
-def running(world: World, count: int = 1, **more: object) -> JobId:
-    job = a_database(world, count, **more)  # type: ignore[arg-type]
+def running(world: World, count: int = 1, **more: Any) -> JobId:
+    job = a_database(world, count, **more)
     launch(world, job, count)
     return job
 
@@ -135,7 +136,7 @@ def test_every_run_finds_what_the_one_before_wrote(make: Make, tmp_path: Path) -
     for count in (2, 3):
         end_runs(world, job)
         launch(world, job)
-        wait(lambda count=count: len(lines(tmp_path, first)) == count, "another line")  # type: ignore[misc]
+        wait(lambda count=count: len(lines(tmp_path, first)) == count, "another line")
 
     assert first == volume(world, job)
     assert {first.host} == {pod.host for pod in world.pods(job)}

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from peloton.api.v0.job import job_pb2
 from peloton.model.host import ComingBack, HostLease, LaunchResult, PlacementBatch
@@ -27,10 +27,12 @@ from tests.conformance.hostmgr.link import Link
 from tests.conformance.storage import builders
 from tests.waiting import pause_s
 
+T = TypeVar("T")
+
 WAITING = frozenset({PodState.INITIALIZED, PodState.PENDING, PodState.READY})
 
 
-def wait(condition: Callable[[], Any], what: str) -> Any:
+def wait(condition: Callable[..., T | None], what: str) -> T:
     """Return the first true value of the condition."""
     began_s = time.monotonic()
     while not (value := condition()):
@@ -158,7 +160,7 @@ class World:
         with suppress(Exception):
             self.mesos.send_all([{"type": "TEARDOWN"}])
         for core in self.cores:
-            if not core.driver.subscription.aborted:
+            if not cast(MesosDriver, core.driver).subscription.aborted:
                 core.stop()
         self.storage.close()
 

@@ -125,7 +125,7 @@ class Sleeps:
                 return pid
             asleep.add(os.getsid(pid))
         for pid, (process, *_) in self._processes._running.items():
-            is_idle = IDLE in process.args
+            is_idle = IDLE in str(process.args)
             if not (_rests(pid) and (is_idle or pid in asleep)):
                 return pid
         return None

@@ -56,5 +56,10 @@ def make_host(name: str) -> HostSpec:
     """agentN.local as in the recordings."""
     number = int("".join(char for char in name if char.isdigit()))
     zone = "z1"
-    attributes = {"rack": f"r{number}", "zone": zone, "index": float(number), "ports_a": "[1-5]"}
+    attributes: dict[str, str | float] = {
+        "rack": f"r{number}",
+        "zone": zone,
+        "index": float(number),
+        "ports_a": "[1-5]",
+    }
     return HostSpec(name, cpus=4.0, mem=4096.0, disk=8192.0, ports=((31000, 31099),), attributes=attributes)

@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from services.lab.mesos.agents.containers import Container
 from services.lab.mesos.model import Agent
 from services.lab.mesos.resources import parse
 from services.lab.mesos.server import Minicluster
@@ -90,7 +91,9 @@ class Replay:
         frameworks = self.cluster.master.registry.frameworks.values()
         tasks = [task for one in frameworks for task in one.tasks.values() if task.id == task_id]
         if tasks:
-            tasks[0].runner.crash()
+            runner = tasks[0].runner
+            assert isinstance(runner, Container)
+            runner.crash()
         else:
             self.found.append(Found(0, "hook", "crash", task_id, "<no such task>"))
 

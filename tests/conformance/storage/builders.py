@@ -59,7 +59,7 @@ def a_config(
     """``unlike``: instances each of which has a shape of its own."""
     config = job_pb2.JobConfig(
         name="train",
-        type=convert.JOB_TYPE_NUMBERS[type_],  # type: ignore[arg-type]
+        type=convert.JOB_TYPE_NUMBERS[type_],
         owningTeam="maps",
         instanceCount=count,
         sla=job_pb2.SlaConfig(**sla),

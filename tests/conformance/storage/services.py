@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from peloton.api import convert
 from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId, new_job_id
@@ -13,13 +15,13 @@ from tests.conformance.storage.builders import NOW, F, K, R, a_config, admit, la
 ALL_AT_ONCE = UpdateSpec()
 
 
-def service_config(count: int = 4, command: str = "v1", **sla: int | bool) -> job_pb2.JobConfig:
+def service_config(count: int = 4, command: str = "v1", **sla: Any) -> job_pb2.JobConfig:
     config = a_config(count, type_=JobType.SERVICE, **sla)
     config.defaultConfig.command.value = command
     return config
 
 
-def a_service(storage: Storage, count: int = 4, **sla: int | bool) -> JobId:
+def a_service(storage: Storage, count: int = 4, **sla: Any) -> JobId:
     """Create a service whose instances all run and whose first update is done."""
     job_id = new_job_id()
     config = service_config(count, **sla)
@@ -29,11 +31,11 @@ def a_service(storage: Storage, count: int = 4, **sla: int | bool) -> JobId:
 
 
 def update(
-    storage: Storage, job_id: JobId, config: job_pb2.JobConfig | None, spec: UpdateSpec = ALL_AT_ONCE, **more: object
+    storage: Storage, job_id: JobId, config: job_pb2.JobConfig | None, spec: UpdateSpec = ALL_AT_ONCE, **more: Any
 ) -> JobRecord:
     type_ = more.pop("type", UpdateType.UPDATE)
-    wanted: dict[str, object] = {"job_spec": b"", "instances": (), "opaque": "", "version": None, **more}
-    return storage.updates.create(job_id, type=type_, spec=spec, config=config, now_ns=NOW, **wanted)  # type: ignore[arg-type]
+    wanted: dict[str, Any] = {"job_spec": b"", "instances": (), "opaque": "", "version": None, **more}
+    return storage.updates.create(job_id, type=type_, spec=spec, config=config, now_ns=NOW, **wanted)
 
 
 def advance(storage: Storage, job_id: JobId) -> UpdateProgress:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from peloton.api import convert
 from peloton.errors import Aborted, NotFound
 from peloton.lifecycle.constraints import describe
-from peloton.model.ids import JobId, RespoolId, new_job_id
+from peloton.model.ids import JobId, PodId, RespoolId, new_job_id
 from peloton.model.job import JobRecord
 from peloton.model.migration import Migration, MigrationAct, MigrationProgress, MigrationSpec, MigrationState
 from peloton.model.pod import PodStatus
 from peloton.model.update import UpdateSpec
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import NOW, K, PodId, R, a_job, admit, pods, settle_all
+from tests.conformance.storage.builders import NOW, K, R, a_job, admit, pods, settle_all
 from tests.conformance.storage.services import ALL_AT_ONCE, service_config, turn, update
 
 A, B = "a", "b"
@@ -49,7 +50,7 @@ def cluster_turn(storage: Storage, job_id: JobId, starts: bool = True) -> None:
         launch(storage, job_id)
 
 
-def a_service_in_a(storage: Storage, count: int = 4, **sla: int) -> JobId:
+def a_service_in_a(storage: Storage, count: int = 4, **sla: Any) -> JobId:
     job_id = new_job_id()
     config = service_config(count, **sla)
     storage.updates.create_service(convert.new_job_record(job_id, config, NOW), config, b"", ALL_AT_ONCE, "", NOW)
@@ -69,8 +70,8 @@ def pod_hosts(storage: Storage, job_id: JobId) -> dict[str, int]:
     return found
 
 
-def migrate(storage: Storage, job_id: JobId, **spec: object) -> Migration:
-    return storage.migrations.request(job_of(storage, job_id), None, MigrationSpec(B, **spec))  # type: ignore[arg-type]
+def migrate(storage: Storage, job_id: JobId, **spec: Any) -> Migration:
+    return storage.migrations.request(job_of(storage, job_id), None, MigrationSpec(B, **spec))
 
 
 def run_to_the_end(storage: Storage, migration: Migration, *jobs: JobId) -> list[int]:

@@ -8,6 +8,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.maintenance import MaintenanceRequest
 from peloton.model.pod import PodStatus
 from peloton.model.resources import Resources
+from services.storage.pods.host_pods import LaunchRow
 from services.storage.storage import Storage
 from services.storage.tables import POD
 from tests.conformance.storage.builders import KILLING, NOW, SECOND, K, R, S, a_job, admit, pod, states
@@ -17,10 +18,10 @@ A, B = "a", "b"
 
 def a_job_in_both(storage: Storage, **config: object) -> JobId:
     """Create a job whose instances 0 and 1 are RUNNING on host0 and host1 of A, and 2 and 3 on hosts of B."""
-    job_id = a_job(storage, 4, **config)  # type: ignore[arg-type]
+    job_id = a_job(storage, 4, **config)
     admit(storage, job_id)
     for cluster, instances in ((A, (0, 1)), (B, (2, 3))):
-        rows = [(i, 1, f"host{i}", f"agent{i}", {}) for i in instances]
+        rows: list[LaunchRow] = [(i, 1, f"host{i}", f"agent{i}", {}) for i in instances]
         assert set(instances) == storage.host_pods.mark_launched(job_id, rows, NOW, cluster)
         storage.host_pods.apply_status([PodStatus(PodId(job_id, i, 1), R, NOW) for i in instances], cluster)
     storage.jobs.settle(job_id, NOW)
@@ -34,7 +35,7 @@ def test_a_pod_knows_its_cluster_from_its_launch_on(storage: Storage) -> None:
     assert [A, A, B, B] == [pod(storage, job_id, i).cluster for i in range(4)]
     for cluster, mine in ((A, [0, 1]), (B, [2, 3]), ("c", [])):
         assert mine == [row[0].instance_id for page in storage.host_pods.on_hosts(cluster) for row in page]
-    assert [0, 2] == [len(storage.host_pods.hosted_pods(["host2", "host3"], c)["host2"]) * 2 for c in (A, B)]  # type: ignore[index]
+    assert [0, 2] == [len(storage.host_pods.hosted_pods(["host2", "host3"], c)[Hostname("host2")]) * 2 for c in (A, B)]
 
     storage.pods.set_goals(job_id, [(0, 4)], K, NOW, "stop")
     assert [2, 3] == [row[0].instance_id for row in storage.host_pods.mark_killing(job_id, 10, cluster=B)]
@@ -60,10 +61,10 @@ def test_maintenance_is_of_a_host_of_one_cluster(storage: Storage) -> None:
     storage.maintenance.request(A, [MaintenanceRequest(Hostname("host0"), "")], 1, NOW)
     job_id = a_job(storage, 1)
     admit(storage, job_id)
-    row = [(0, 1, "host0", "agent", {})]
+    rows: list[LaunchRow] = [(0, 1, "host0", "agent", {})]
 
-    assert set() == storage.host_pods.mark_launched(job_id, row, NOW, A)
-    assert {0} == storage.host_pods.mark_launched(job_id, row, NOW, B)
+    assert set() == storage.host_pods.mark_launched(job_id, rows, NOW, A)
+    assert {0} == storage.host_pods.mark_launched(job_id, rows, NOW, B)
 
 
 def test_host_names_belong_to_one_cluster(storage: Storage) -> None:

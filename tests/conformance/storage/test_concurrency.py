@@ -19,6 +19,7 @@ from peloton.model.ids import JobId, PodId, new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodStatus
 from services.storage.engine import WriterTurn
+from services.storage.pods.host_pods import LaunchRow
 from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
 from tests.conformance.storage.another_process import report_success
@@ -48,7 +49,7 @@ def test_a_pod_is_launched_or_killed_in_the_queue_never_both(
         job_id = world.a_job(storage, 20)
         world.admit(storage, job_id)
         storage.pods.set_goals(job_id, [(0, 10)], K, NOW, "stop")
-        rows = [(i, 1, "host", "agent", {}) for i in range(20)]
+        rows: list[LaunchRow] = [(i, 1, "host", "agent", {}) for i in range(20)]
 
         def stop_and_kill(job_id: JobId = job_id) -> list[tuple[int, int, Any]]:
             other.pods.set_goals(job_id, [(10, 5)], K, NOW, "stop")
@@ -74,7 +75,7 @@ def test_a_run_is_launched_by_one_of_many(storage: Storage, open_storage: Callab
         *(
             lambda g=g, n=n: g.host_pods.mark_launched(job_id, [(i, 1, f"h{n}", "a", {}) for i in range(30)], NOW)
             for n, g in enumerate(storages)
-        )  # type: ignore[misc]
+        )
     )
 
     assert list(range(30)) == sorted(i for part in taken for i in part)
@@ -162,7 +163,7 @@ def test_pods_are_created_once_by_many(storage: Storage, open_storage: Callable[
     job_id = world.create(storage, world.a_config(12_000))
     other = open_storage()
 
-    counts = together(*(lambda g=g: g.pods.create(job_id, lambda _: None) for g in (storage, other)))  # type: ignore[misc]
+    counts = together(*(lambda g=g: g.pods.create(job_id, lambda _: None) for g in (storage, other)))
 
     assert [12_000, 12_000] == counts
     assert list(range(12_000)) == [p.instance_id for p in world.pods(storage, job_id)]
@@ -173,7 +174,7 @@ def test_a_role_has_one_leader_however_many_ask(storage: Storage, open_storage: 
     storages = [storage, open_storage(), open_storage()]
 
     got = together(
-        *(lambda g=g, n=n: g.leases.acquire("role", f"o{n}", f"a{n}", 10, 1.0) for n, g in enumerate(storages))  # type: ignore[misc]
+        *(lambda g=g, n=n: g.leases.acquire("role", f"o{n}", f"a{n}", 10, 1.0) for n, g in enumerate(storages))
     )
 
     assert 1 == got.count(True)

@@ -11,9 +11,11 @@ from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec, UpdateState, UpdateType
+from services.storage.pods.host_pods import LaunchRow
 from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import NOW, SECOND, I, K, R
+from tests.present import require
 
 HERE, THERE = "cluster", "other"
 HOUR = 3_600 * SECOND
@@ -35,7 +37,7 @@ def run(storage: Storage, job: JobId, cluster: str = HERE, but: Collection[str] 
     """Run all waiting instances except the ones of these hosts. Returns the hosts on which they run."""
     waiting = [pod for pod in storage.daemons.waiting(job, cluster, -1, 100) if pod.hostname not in but]
     storage.daemons.skip_queue(job, [pod.instance_id for pod in waiting], NOW)
-    rows = [(pod.instance_id, pod.run_id, pod.hostname, "agent", {}) for pod in waiting]
+    rows: list[LaunchRow] = [(pod.instance_id, pod.run_id, pod.hostname, "agent", {}) for pod in waiting]
     assert {row[0] for row in rows} == storage.host_pods.mark_launched(job, rows, NOW, cluster)
     world.report(storage, job, [pod.instance_id for pod in waiting], R)
     return [pod.hostname for pod in waiting]
@@ -194,7 +196,7 @@ def test_a_rollback_takes_hosts_along_that_joined_meanwhile(storage: Storage) ->
     assert 1 == storage.updates.advance(job, NOW).rolls_back_to
     storage.updates.roll_back_failed(job, NOW)
     storage.updates.advance(job, NOW)
-    assert UpdateState.ROLLING_BACKWARD is storage.updates.get(update_id).state
+    assert UpdateState.ROLLING_BACKWARD is require(storage.updates.get(update_id)).state
     follow(storage, job, "a", "b", "full", "joined", "late")
     for _ in range(20):
         if storage.updates.advance(job, NOW).is_finished:
@@ -204,7 +206,7 @@ def test_a_rollback_takes_hosts_along_that_joined_meanwhile(storage: Storage) ->
         world.report(storage, job, killed, K)
         storage.jobs.settle(job, NOW + HOUR)  # after the pause that follows a failure
         run(storage, job)
-    assert UpdateState.ROLLED_BACK is storage.updates.get(update_id).state
+    assert UpdateState.ROLLED_BACK is require(storage.updates.get(update_id)).state
     found = [world.pod(storage, job, i) for i in range(5)]
     assert [(R, 3, name) for name in ("a", "b", "full", "joined", "late")] == [
         (one.state, one.config_version, one.host) for one in found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId
@@ -18,9 +19,9 @@ CLUSTER = "k8s"
 WAITS, P, S, K = PodState.INITIALIZED, PodState.PENDING, PodState.SUCCEEDED, PodState.KILLED
 
 
-def a_config(cpu: float = 1.0, **sla: object) -> job_pb2.JobConfig:
+def a_config(cpu: float = 1.0, **sla: Any) -> job_pb2.JobConfig:
     config = job_pb2.JobConfig(name="default/train", type=job_pb2.EXTERNAL, owningTeam="default")
-    config.sla.CopyFrom(job_pb2.SlaConfig(preemptible=True, **sla))  # type: ignore[arg-type]
+    config.sla.CopyFrom(job_pb2.SlaConfig(preemptible=True, **sla))
     config.respoolID.value = "pool"
     config.labels.add(key=JOB_CLUSTER_LABEL, value=CLUSTER)
     config.defaultConfig.resource.cpuLimit = cpu

@@ -6,9 +6,11 @@ from peloton.lifecycle.discovery import NOWHERE, Peer
 from peloton.lifecycle.gang import HOLD
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.admission import EvictionResult
+from peloton.model.ids import JobId
 from peloton.model.job import GangProgress, JobState
 from peloton.model.pod import PodState, TerminationReason
 from peloton.model.reason import RequeueReason, RequeueRule
+from services.storage.pods.host_pods import LaunchRow
 from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import (
@@ -32,7 +34,7 @@ WHY = RequeueReason(RequeueRule.NO_GANG_HOSTS_IN_TIME, 3, 3, 600)
 REPORTED = "queued again: no hosts for all 3 members of the gang in 600 s"
 
 
-def a_gang(storage: Storage, count: int = 4, queue_seq: int = 7, retries: int = 3) -> str:
+def a_gang(storage: Storage, count: int = 4, queue_seq: int = 7, retries: int = 3) -> JobId:
     """Create READY pods, the first three of which are a gang."""
     job_id = world.a_job(storage, count, minimumRunningInstances=3, retries=retries)
     world.queue(storage, job_id, queue_seq=queue_seq)
@@ -40,15 +42,15 @@ def a_gang(storage: Storage, count: int = 4, queue_seq: int = 7, retries: int = 
     return job_id
 
 
-def runs(storage: Storage, job_id: str) -> list[tuple[PodState, int]]:
-    return [(one.state, one.run_id) for one in world.pods(storage, job_id)]  # type: ignore[arg-type]
+def runs(storage: Storage, job_id: JobId) -> list[tuple[PodState, int]]:
+    return [(one.state, one.run_id) for one in world.pods(storage, job_id)]
 
 
 @everywhere
 def test_a_gang_is_launched_whole_or_not_at_all(storage: Storage) -> None:
     """A launch that lacks a member launches no member. Pods outside the gang are launched."""
     job_id = a_gang(storage)
-    rows = [(i, 1, "host", "agent", {}) for i in range(4)]
+    rows: list[LaunchRow] = [(i, 1, "host", "agent", {}) for i in range(4)]
 
     assert {3} == storage.host_pods.mark_launched(job_id, rows[1:], NOW)
     assert [READY, READY, READY, LAUNCHED] == world.states(storage, job_id)
@@ -58,7 +60,7 @@ def test_a_gang_is_launched_whole_or_not_at_all(storage: Storage) -> None:
 def test_the_view_of_a_gang(storage: Storage) -> None:
     """The view has all members, extras on hosts alone, and the addresses of their hosts; the lead agrees with it."""
     job_id = a_gang(storage, count=5)
-    job = storage.jobs.get(job_id)  # type: ignore[arg-type]
+    job = storage.jobs.get(job_id)
     assert job is not None
     storage.hosts.claim("west", ["h0", "h1"])
     storage.hosts.set_addresses("west", {"h0": "10.0.0.1", "gone": "10.0.0.9"})
@@ -86,7 +88,7 @@ def test_the_view_of_a_gang(storage: Storage) -> None:
 def test_a_lost_member_makes_another_generation(storage: Storage) -> None:
     """The others leave while the lost member waits, so none is live; the next launch is of the next generation."""
     job_id = a_gang(storage, count=3)
-    job = storage.jobs.get(job_id)  # type: ignore[arg-type]
+    job = storage.jobs.get(job_id)
     assert job is not None
     world.launch(storage, job_id)
     world.report(storage, job_id, range(3), R)
@@ -246,7 +248,7 @@ def test_a_gang_fails_as_one(storage: Storage) -> None:
     first = world.pod(storage, job_id)
     assert first.termination is not None
     assert ("Gang ends: instance 2 is FAILED", TerminationReason.FAILED) == (first.reason, first.termination.reason)
-    assert any("status 3" in event.message for event in storage.pods.events(job_id, 0))  # type: ignore[arg-type]
+    assert any("status 3" in event.message for event in storage.pods.events(job_id, 0))
 
 
 @everywhere

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -76,8 +77,13 @@ def test_many_hosts_take_few_transactions(storage: Storage, monkeypatch: pytest.
     """Events of hosts that leave together are written with them, in the same portions."""
     names = [f"h{number:04}" for number in range(1_200)]
     storage.hosts.claim(C, names, is_first=True)
-    write, writes = storage.db.write, []
-    monkeypatch.setattr(storage.db, "write", lambda work: writes.append(1) or write(work))
+    write, writes = storage.db.write, list[int]()
+
+    def count_write(work: Any) -> Any:
+        writes.append(1)
+        return write(work)
+
+    monkeypatch.setattr(storage.db, "write", count_write)
 
     storage.hosts.disclaim(C, names)
     storage.hosts.claim(C, names)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from peloton.model.ids import JobId, PodId, new_job_id
 from peloton.model.pod import ContainerState, ContainerStatus, PodState, PodStatus
 from services.storage.pods import host_pods
+from services.storage.pods.host_pods import LaunchRow
 from services.storage.pods.status_writes import StatusOutcome
 from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
@@ -26,8 +31,8 @@ from tests.conformance.storage.builders import (
 )
 
 
-def status(job_id: JobId, instance: int, state: PodState, run: int = 1, **more: object) -> PodStatus:
-    return PodStatus(PodId(job_id, instance, run), state, NOW, **more)  # type: ignore[arg-type]
+def status(job_id: JobId, instance: int, state: PodState, run: int = 1, **more: Any) -> PodStatus:
+    return PodStatus(PodId(job_id, instance, run), state, NOW, **more)
 
 
 @everywhere
@@ -62,7 +67,7 @@ def test_a_launch_refuses_what_is_not_wanted(storage: Storage) -> None:
     storage.admission.mark_ready([(job_id, 0, 3)])
     storage.pods.set_goals(job_id, [(1, 1)], K, NOW, "stop")
 
-    rows = [(i, run, "host", "agent", {}) for i, run in ((0, 2), (1, 1), (2, 1), (3, 1), (9, 1))]
+    rows: list[LaunchRow] = [(i, run, "host", "agent", {}) for i, run in ((0, 2), (1, 1), (2, 1), (3, 1), (9, 1))]
 
     assert {2} == storage.host_pods.mark_launched(job_id, rows, NOW)
     assert [READY, READY, LAUNCHED, P, P] == world.states(storage, job_id)
@@ -228,14 +233,14 @@ def test_kills_are_answered_with_grace(storage: Storage) -> None:
     assert revision == world.pod(storage, job_id).revision
 
 
-def test_pods_on_hosts_are_listed_in_pages(storage: Storage, monkeypatch: object) -> None:
+def test_pods_on_hosts_are_listed_in_pages(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list has every pod that may be on a host, of jobs that have not ended."""
     ended = world.a_running_job(storage, 1)
     world.report(storage, ended, [0], S)
     storage.jobs.settle(ended, NOW)
     jobs = sorted([world.a_running_job(storage, 5), world.a_running_job(storage, 2)])
     world.a_job(storage, 3)
-    monkeypatch.setattr(host_pods, "PAGE_PODS", 2)  # type: ignore[attr-defined]
+    monkeypatch.setattr(host_pods, "PAGE_PODS", 2)
 
     pages = list(storage.host_pods.on_hosts())
 
@@ -312,7 +317,7 @@ def test_why_pods_wait_on_their_hosts_is_stored_and_listed(storage: Storage) -> 
     job_id = world.a_job(storage, 4)
     world.admit(storage, job_id)
     world.launch(storage, job_id)
-    words: dict[str, object] = {"reason": "ErrImagePull", "message": "x:1: not found", "waits": True}
+    words: dict[str, Any] = {"reason": "ErrImagePull", "message": "x:1: not found", "waits": True}
     waits = [status(job_id, i, LAUNCHED, **words) for i in (1, 2, 3)]
 
     outcomes = [storage.host_pods.apply_status(waits, "cluster") for _ in range(2)]

@@ -114,8 +114,8 @@ def test_hosts_of_a_deleted_host_pool_go_to_the_default_one(records: HostPoolRec
     """Hosts on their way to the deleted host pool stay where they are, and hosts on their way out of it continue."""
     for pool in (BATCH, SERVICES):
         records.create(pool)
-    for name, pool in (("h1", "batch"), ("h2", "services"), ("h3", "batch")):
-        records.relabel(name, DEFAULT_HOST_POOL, pool, NOW)
+    for host, name in (("h1", "batch"), ("h2", "services"), ("h3", "batch")):
+        records.relabel(host, DEFAULT_HOST_POOL, name, NOW)
     records.desire(["h2"], "batch", NOW)
     records.desire(["h3"], "services", NOW)
 

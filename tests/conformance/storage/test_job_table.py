@@ -14,8 +14,9 @@ from peloton.errors import NotFound
 from peloton.model.ids import JobId, RespoolId, new_job_id
 from peloton.model.job import JobRecord, JobState, JobType
 from services.storage.jobs import job_table
-from services.storage.jobs.job_table import OWNER_INDEXED_MAX, JobCount, JobFilter, JobPage, Position
+from services.storage.jobs.job_table import JobCount, JobFilter, JobPage, Position
 from services.storage.storage import Storage
+from services.storage.tables import OWNER_INDEXED_MAX
 from tests.conformance.storage.builders import DATABASES, NOW, SECOND, S, a_config, a_running_job, create, report
 from tests.conformance.storage.plans import plans_of
 from tests.nightly import nightly

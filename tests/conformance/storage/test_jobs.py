@@ -72,13 +72,11 @@ def test_unknown_jobs(storage: Storage) -> None:
     assert storage.jobs.set_goal(unknown, JobState.KILLED, NOW) is None
     assert [] == storage.pods.set_goals(unknown, [(0, 1)], PodState.KILLED, NOW, "")
     assert [] == storage.pods.want_new_runs(unknown, [(0, 1)])
-    assert (
-        []
-        == storage.admission.queueable(unknown, 1)
-        == storage.pods.ready_gangs(unknown, 1)
-        == storage.admission.kill_queued(unknown, NOW)
-    )
-    assert [] == storage.host_pods.mark_killing(unknown, 1) == storage.configs.shapes_of([(unknown, 1, 0, 1)])[0]
+    assert [] == storage.admission.queueable(unknown, 1)
+    assert [] == storage.pods.ready_gangs(unknown, 1)
+    assert [] == storage.admission.kill_queued(unknown, NOW)
+    assert [] == storage.host_pods.mark_killing(unknown, 1)
+    assert [] == storage.configs.shapes_of([(unknown, 1, 0, 1)])[0]
     assert set() == storage.host_pods.mark_launched(unknown, [(0, 1, "", "", {})], NOW)
     storage.jobs.delete(unknown)
     for call in (lambda: storage.jobs.settle(unknown, NOW), lambda: storage.pods.create(unknown, lambda _: None)):
@@ -286,7 +284,7 @@ def test_deletion_removes_all_rows_of_a_job(storage: Storage) -> None:
 
     assert storage.jobs.get(job_id) is None
     assert storage.configs.job_config(job_id, 1) is None
-    assert [] == world.pods(storage, job_id) == storage.pods.events(job_id, 0)
+    assert ([], []) == (world.pods(storage, job_id), storage.pods.events(job_id, 0))
     assert 1 == len(world.pods(storage, other))
 
 
@@ -314,7 +312,7 @@ def test_an_interrupted_deletion_is_completed(
 
     assert (None, [job_id]) == (storage.jobs.get(job_id), storage.jobs.half_deleted())
     storage.jobs.delete(job_id)
-    assert [] == storage.jobs.half_deleted() == world.pods(storage, job_id)
+    assert ([], []) == (storage.jobs.half_deleted(), world.pods(storage, job_id))
     world.create(storage, world.a_config(2), job_id)
 
 

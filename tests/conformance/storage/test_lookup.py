@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from peloton.api import convert
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobState, JobType
 from services.storage.jobs.search import FoundJob
 from services.storage.storage import Storage
@@ -50,9 +50,9 @@ def test_jobs_that_have_not_ended_come_first(storage: Storage) -> None:
     assert [new, old, ended] == ids(storage.search.jobs_named([("", "etl")], 10))
     assert [new, old] == ids(storage.search.jobs_named([("", "etl")], 2))
     assert (
-        FoundJob(new, "etl", "p1", JobState.RUNNING, NOW + 2 * SECOND, JobType.BATCH)
+        FoundJob(new, "etl", RespoolId("p1"), JobState.RUNNING, NOW + 2 * SECOND, JobType.BATCH)
         == storage.search.jobs_named([("", "etl")], 1)[0]
-    )  # type: ignore[arg-type]
+    )
 
 
 def test_ids_are_found_by_their_beginning(storage: Storage) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import NOW, SECOND, I, K, R, S
 from tests.conformance.storage.services import a_service
+from tests.present import require
 
 UP, DRAINING, DRAINED, DOWN = HostState.UP, HostState.DRAINING, HostState.DRAINED, HostState.DOWN
 PREEMPTING = PodState.PREEMPTING
@@ -34,8 +36,8 @@ COMPLETE, CANCEL, FORCE = MaintenanceAct.COMPLETE, MaintenanceAct.CANCEL, Mainte
 C = "cluster"
 
 
-def make_requests(*names: str, **options: int) -> list[MaintenanceRequest]:
-    return [MaintenanceRequest(Hostname(name), "10.0.0.1", **options) for name in names]  # type: ignore[arg-type]
+def make_requests(*names: str, **options: Any) -> list[MaintenanceRequest]:
+    return [MaintenanceRequest(Hostname(name), "10.0.0.1", **options) for name in names]
 
 
 def rows(storage: Storage, cluster: str = C) -> dict[str, tuple[HostState, HostState]]:
@@ -212,7 +214,7 @@ def test_residents(storage: Storage) -> None:
     """The answer contains pods that may be on the host, of jobs that have not ended. Pods that have to leave are
     marked."""
     first, second = sorted([world.a_running_job(storage, 6), world.a_running_job(storage, 3, type_=JobType.SERVICE)])
-    types = {job: storage.jobs.get(job).type for job in (first, second)}  # type: ignore[union-attr]
+    types = {job: require(storage.jobs.get(job)).type for job in (first, second)}
     world.a_job(storage, 3)
     batch = first if types[first] is JobType.BATCH else second
     storage.pods.set_goals(batch, [(0, 1)], K, NOW, "stop")

@@ -15,6 +15,7 @@ from peloton.model.resources import Resources
 from peloton.model.update import UpdateSpec, UpdateState
 from peloton.model.volume import VolumeState
 from services.storage.overview import Counts
+from services.storage.pods.host_pods import LaunchRow
 from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import NOW, SECOND, K, R, S
@@ -49,7 +50,7 @@ def test_pods_by_host(storage: Storage) -> None:
     job_id = world.a_job(storage, 4)
     world.admit(storage, job_id)
     for cluster, instances in (("a", (0, 1, 2)), ("b", (3,))):
-        rows = [(i, 1, f"host{i // 2}", "agent", {}) for i in instances]
+        rows: list[LaunchRow] = [(i, 1, f"host{i // 2}", "agent", {}) for i in instances]
         storage.host_pods.mark_launched(job_id, rows, NOW, cluster)
     world.report(storage, job_id, [2], S)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
 from peloton.model.layout import GangClose, Layout, Spread
@@ -13,6 +14,7 @@ from services.storage.pods import host_pods
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, F, K, L, R, a_config, admit, create, launch, pod, ready_pods, report
 from tests.conformance.storage.services import a_service, service_config, turn, update
+from tests.present import require
 
 WEB, EU = ("app", "web"), ("zone", "eu")
 
@@ -24,7 +26,9 @@ def create_labelled_job(storage: Storage, count: int, constraint: bool = False) 
     config.defaultConfig.labels.add(key=WEB[0], value=WEB[1])
     if constraint:
         rule = config.defaultConfig.constraint
-        rule.type, rule.labelConstraint.kind, rule.labelConstraint.condition = 1, 1, 1
+        rule.type = task_pb2.Constraint.LABEL_CONSTRAINT
+        rule.labelConstraint.kind = task_pb2.LabelConstraint.TASK
+        rule.labelConstraint.condition = task_pb2.LabelConstraint.CONDITION_LESS_THAN
         rule.labelConstraint.label.key, rule.labelConstraint.label.value = WEB
         rule.labelConstraint.requirement = 1
     config.instanceConfig[1].labels.add(key=WEB[0], value=WEB[1])
@@ -41,7 +45,7 @@ def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatc
     ended runs."""
     monkeypatch.setattr(host_pods, "PAGE_PODS", 2)
     job_id = create_labelled_job(storage, 5)
-    hosts = {i: storage.pods.get(job_id, i).host for i in sorted(launch(storage, job_id))}  # type: ignore[union-attr]
+    hosts = {i: require(storage.pods.get(job_id, i)).host for i in sorted(launch(storage, job_id))}
     report(storage, job_id, [4], K)
 
     found = {pod: (host, labels) for page in storage.host_pods.list_labelled() for pod, host, labels in page}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from peloton.api import convert
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.errors import Aborted
-from peloton.model.ids import JobId, RespoolId, new_job_id
+from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId, new_job_id
 from peloton.model.migration import MigrationAct, MigrationSpec, MigrationState
-from peloton.model.respool import ROOT_POOL_ID
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, a_config, admit
 from tests.conformance.storage.services import ALL_AT_ONCE, service_config, turn
@@ -28,7 +28,9 @@ def pools(storage: Storage) -> Storage:
 
 
 def create(storage: Storage, pool_id: RespoolId, above: RespoolId) -> None:
-    storage.pools.put(pool_id, respool_pb2.ResourcePoolConfig(name=pool_id, parent={"value": above}))
+    storage.pools.put(
+        pool_id, respool_pb2.ResourcePoolConfig(name=pool_id, parent=peloton_pb2.ResourcePoolID(value=above))
+    )
 
 
 def a_service(storage: Storage, pool: RespoolId) -> JobId:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 
@@ -38,8 +40,8 @@ def create_named_job(storage: Storage, name: str, created_s: int = 0, count: int
     return job_id
 
 
-def names(storage: Storage, **query: object) -> list[str]:
-    return [job.name for job in storage.search.query_jobs(JobQuery(**query))[0]]  # type: ignore[arg-type]
+def names(storage: Storage, **query: Any) -> list[str]:
+    return [job.name for job in storage.search.query_jobs(JobQuery(**query))[0]]
 
 
 @pytest.fixture
@@ -86,10 +88,10 @@ def three(storage: Storage) -> tuple[JobId, JobId, JobId]:
         ({"offset": 9}, []),
     ],
 )
-def test_jobs_are_found(storage: Storage, query: dict[str, object], expected: list[str]) -> None:
+def test_jobs_are_found(storage: Storage, query: dict[str, Any], expected: list[str]) -> None:
     """All conditions must hold. Texts are compared as in the original. The newest come first unless another order is
     given."""
-    if query.get("order", [("", False)])[0][0] == "name":  # type: ignore[index]
+    if query.get("order", [("", False)])[0][0] == "name":
         assert sorted(expected) == sorted(names(storage, **query))  # collations differ in case
         assert "beta" == names(storage, **query)[-1]
     else:
@@ -255,9 +257,9 @@ def mixed_job(storage: Storage) -> JobId:
         ({"offset": 7}, []),
     ],
 )
-def test_pods_are_found(storage: Storage, mixed_job: JobId, query: dict[str, object], expected: list[int]) -> None:
+def test_pods_are_found(storage: Storage, mixed_job: JobId, query: dict[str, Any], expected: list[int]) -> None:
     """Filters and orders combine. Unset times sort last in ascending order, first in descending order."""
-    found, _ = storage.search.query_pods(mixed_job, PodQuery(**query))  # type: ignore[arg-type]
+    found, _ = storage.search.query_pods(mixed_job, PodQuery(**query))
 
     assert expected == [pod.instance_id for pod in found]
 

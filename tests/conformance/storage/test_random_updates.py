@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.lifecycle import sla
 from peloton.model.ids import JobId
@@ -20,6 +21,7 @@ from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, Clock, K, L, admit, launch, pods, report, settle_all
 from tests.conformance.storage.services import a_service, roll, service_config, turn, update, versions
 from tests.nightly import NIGHTLY
+from tests.present import require
 
 MAXIMUM = 2
 """Maximum of unavailable instances in the SLA of the service."""
@@ -96,7 +98,7 @@ class Cluster:
                 assert len(taken) <= self.batch, (
                     taken,
                     self.batch,
-                    storage.updates.get(storage.jobs.get(job_id).update_id),
+                    storage.updates.get(require(storage.jobs.get(job_id)).update_id),
                 )
                 added = self.added()
                 if self.strict and taken - added:
@@ -109,7 +111,7 @@ class Cluster:
         """Return the instances that have never run, which are missing although no act has taken them down."""
         return {p.instance_id for p in pods(self.storage, self.job_id) if not p.started_ns and p.prev_run_id == 0}
 
-    def config(self, count):  # type: ignore[no-untyped-def]
+    def config(self, count: int) -> job_pb2.JobConfig:
         return service_config(count, f"v{self.command}", maximumUnavailableInstances=MAXIMUM, strictUpdates=self.strict)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Connection
 
-from peloton.model.job import JobState, RolledUp
+from peloton.model.ids import JobId
+from peloton.model.job import JobRecord, JobState, RolledUp
 from peloton.model.pod import PodState
 from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
@@ -14,11 +19,11 @@ from tests.conformance.storage.builders import NOW, SECOND, F, R, S, postgres_ni
 from tests.conformance.storage.interleaving import before_write
 
 
-def record(storage: Storage, job_id: object) -> object:
-    return storage.jobs.get_many([job_id])[0]  # type: ignore[list-item]
+def record(storage: Storage, job_id: JobId) -> JobRecord:
+    return storage.jobs.get_many([job_id])[0]
 
 
-def create_launched_job(storage: Storage, count: int, **config: object) -> object:
+def create_launched_job(storage: Storage, count: int, **config: Any) -> JobId:
     job_id = world.a_job(storage, count, **config)
     world.admit(storage, job_id)
     world.launch(storage, job_id)
@@ -28,15 +33,14 @@ def create_launched_job(storage: Storage, count: int, **config: object) -> objec
 
 def test_pods_that_run_are_counted(storage: Storage) -> None:
     """Jobs whose pods begin to run are RUNNING after one call. Their workflows only have to show it."""
-    jobs = sorted(create_launched_job(storage, 3) for _ in range(3))  # type: ignore[type-var]
+    jobs = sorted(create_launched_job(storage, 3) for _ in range(3))
     for job in jobs:
-        world.report(storage, job, range(3), R, NOW + SECOND)  # type: ignore[arg-type]
+        world.report(storage, job, range(3), R, NOW + SECOND)
 
-    assert RolledUp([], jobs) == storage.jobs.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
-    assert RolledUp([], []) == storage.jobs.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
+    assert RolledUp([], jobs) == storage.jobs.roll_up(jobs, NOW + SECOND)
+    assert RolledUp([], []) == storage.jobs.roll_up(jobs, NOW + SECOND)
     assert [(JobState.RUNNING, {R: 3}, NOW + SECOND)] * 3 == [
-        (job.state, job.pod_counts, job.started_ns)
-        for job in storage.jobs.get_many(jobs)  # type: ignore[arg-type]
+        (job.state, job.pod_counts, job.started_ns) for job in storage.jobs.get_many(jobs)
     ]
 
 
@@ -72,23 +76,23 @@ def test_others_are_signalled(storage: Storage, monkeypatch: pytest.MonkeyPatch)
     timed.sla.maxRunningTime = 60
     with_deadline = world.create(storage, timed)
     gang = create_launched_job(storage, 4, minimumRunningInstances=2)
-    unknown = large[:-1] + ("0" if large[-1] != "0" else "1")
+    unknown = JobId(large[:-1] + ("0" if large[-1] != "0" else "1"))
     storage.pods.create(with_deadline, lambda _: None)
     world.admit(storage, with_deadline)
     world.launch(storage, with_deadline)
     world.report(storage, with_deadline, [0, 1], R)
     asked = [large, missing, with_deadline, gang, unknown]
 
-    assert RolledUp(sorted(asked), []) == storage.jobs.roll_up(asked, NOW)  # type: ignore[arg-type,type-var]
+    assert RolledUp(sorted(asked), []) == storage.jobs.roll_up(asked, NOW)
 
 
 def test_a_job_that_changes_meanwhile_is_reported(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The counts are written only to a job that has not changed since. The workflow of a changed job is notified."""
     job = create_launched_job(storage, 2)
-    world.report(storage, job, [0, 1], R)  # type: ignore[arg-type]
-    before_write(storage, 1, lambda: storage.jobs.set_goal(job, JobState.KILLED, NOW), monkeypatch)  # type: ignore[arg-type]
+    world.report(storage, job, [0, 1], R)
+    before_write(storage, 1, lambda: storage.jobs.set_goal(job, JobState.KILLED, NOW), monkeypatch)
 
-    assert RolledUp([job], []) == storage.jobs.roll_up([job], NOW)  # type: ignore[list-item]
+    assert RolledUp([job], []) == storage.jobs.roll_up([job], NOW)
 
 
 @postgres_nightly
@@ -117,18 +121,18 @@ def test_it_counts_as_settling_does(storage: Storage, reports: list[tuple[int, P
 def test_no_transaction_writes_more_jobs_than_the_bound(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each transaction writes at most the bound of jobs, so that other writes happen in between."""
     monkeypatch.setattr("services.storage.jobs.jobs.ROLLED_UP_JOBS_MAX", 2)
-    jobs = sorted(create_launched_job(storage, 1) for _ in range(5))  # type: ignore[type-var]
+    jobs = sorted(create_launched_job(storage, 1) for _ in range(5))
     for job in jobs:
-        world.report(storage, job, [0], R, NOW + SECOND)  # type: ignore[arg-type]
+        world.report(storage, job, [0], R, NOW + SECOND)
     written: list[int] = []
     write = storage.db.write
 
-    def count_call(work: object) -> object:
-        answer = write(work)  # type: ignore[arg-type]
-        written.append(len(answer))  # type: ignore[arg-type]
+    def count_call(work: Callable[[Connection], list[JobId]]) -> list[JobId]:
+        answer = write(work)
+        written.append(len(answer))
         return answer
 
     monkeypatch.setattr(storage.db, "write", count_call)
 
-    assert RolledUp([], jobs) == storage.jobs.roll_up(jobs, NOW + SECOND)  # type: ignore[arg-type]
+    assert RolledUp([], jobs) == storage.jobs.roll_up(jobs, NOW + SECOND)
     assert [2, 2, 1] == written

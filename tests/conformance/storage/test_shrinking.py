@@ -11,6 +11,7 @@ from peloton.model.update import UpdateAct, UpdateSpec, UpdateState
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, K, R, counts, pods, report, settle_all, states
 from tests.conformance.storage.services import a_service, roll, runs_of, service_config, turn, update
+from tests.present import require
 
 
 def stop(storage: Storage, job_id: JobId) -> None:
@@ -61,13 +62,13 @@ def test_a_service_shrinks_by_its_batch_after_another_update(
     before = update(storage, job_id, service_config(6, "v2" if running_count == 6 else "v1"), one_by_one)
     storage.updates.advance(job_id, NOW)
     shrinking = update(storage, job_id, service_config(2), one_by_one)
-    assert UpdateState.ABORTED is storage.updates.get(before.update_id).state  # type: ignore[union-attr]
+    assert UpdateState.ABORTED is require(storage.updates.get(before.update_id)).state
 
     seen: list[tuple[UpdateState, int]] = []
     for _ in range(20):
         storage.updates.advance(job_id, NOW)
         leaving = [pod for pod in pods(storage, job_id) if pod.goal is PodState.DELETED]
-        seen.append((storage.updates.get(shrinking.update_id).state, len(leaving)))  # type: ignore[union-attr]
+        seen.append((require(storage.updates.get(shrinking.update_id)).state, len(leaving)))
         if turn(storage, job_id).is_finished:
             break
 
@@ -126,5 +127,5 @@ def test_a_deletion_ends_what_was_being_rolled_out(storage: Storage, is_stopped:
     report(storage, job_id, [pod.instance_id for pod, *_ in storage.host_pods.mark_killing(job_id, 100)], K)
     progress = settle_all(storage, job_id)
     assert (True, True) == (progress.is_unwanted, progress.is_finished)
-    assert UpdateState.ABORTED is storage.updates.get(job.update_id).state  # type: ignore[union-attr]
+    assert UpdateState.ABORTED is require(storage.updates.get(job.update_id)).state
     assert {PodState.KILLED} == set(states(storage, job_id))

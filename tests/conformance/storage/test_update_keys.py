@@ -4,18 +4,21 @@ pauses when its pulses cease."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
 from peloton.api import convert
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
 from peloton.model.ids import EntityVersion, JobId, new_job_id
-from peloton.model.update import UpdateAct, UpdateKey, UpdateSpec, UpdateState, UpdateType
+from peloton.model.update import UpdateAct, UpdateKey, UpdateProgress, UpdateSpec, UpdateState, UpdateType
 from services.storage.storage import Storage
 from services.storage.updates.rows import UPDATES_KEPT
 from tests.conformance.storage.builders import NOW, SECOND
 from tests.conformance.storage.services import a_service, roll, service_config, turn, update, versions
 from tests.conformance.storage.test_concurrency import together
+from tests.present import require
 
 FIRST, OTHER_WORDS, SECOND_KEY = UpdateKey("deploy-1", "a"), UpdateKey("deploy-1", "b"), UpdateKey("deploy-2", "a")
 PULSED = UpdateSpec(batch_size=1, pulse_s=5)
@@ -33,7 +36,7 @@ def test_a_repeat_is_the_same_update(storage: Storage) -> None:
     """The repeat is recognized while the update runs, after its end, and after a newer one took over. Nothing is
     done."""
     job_id = a_service(storage, 2)
-    asked = {"version": ONE, "key": FIRST}
+    asked: dict[str, Any] = {"version": ONE, "key": FIRST}
     first = update(storage, job_id, service_config(2, "v2"), **asked)
     again = update(storage, job_id, service_config(2, "v2"), **asked)
     assert (first.update_id, first.entity_version) == (again.update_id, again.entity_version)
@@ -83,7 +86,7 @@ def test_another_key_is_another_update(storage: Storage) -> None:
     assert first.update_id == update(storage, job_id, service_config(2, "v2"), PULSED).update_id
     other = update(storage, job_id, service_config(2, "v2"), PULSED, key=SECOND_KEY)
     assert first.update_id != other.update_id
-    assert UpdateState.ABORTED is storage.updates.get(first.update_id).state  # type: ignore[union-attr]
+    assert UpdateState.ABORTED is require(storage.updates.get(first.update_id)).state
 
 
 def test_a_forgotten_key_is_stopped_by_its_version(storage: Storage) -> None:
@@ -113,7 +116,7 @@ def test_requests_at_once_make_one_update(storage: Storage, open_storage: Callab
     writers = [storage, open_storage(), open_storage()]
     for _ in range(ROUNDS):
         job_id, config = a_service(storage, 2), service_config(2, "v2")
-        answers = together(*(lambda g=g: update(g, job_id, config, key=FIRST, version=ONE) for g in writers))  # type: ignore[misc]  # noqa: B023
+        answers = together(*(lambda g=g: update(g, job_id, config, key=FIRST, version=ONE) for g in writers))  # noqa: B023
         assert 1 == len({(job.update_id, job.entity_version) for job in answers})
         assert 2 == len(storage.updates.of_job(job_id))
 
@@ -123,7 +126,7 @@ def test_creations_at_once_make_one_job(storage: Storage, open_storage: Callable
     writers = [storage, open_storage(), open_storage()]
     for _ in range(ROUNDS):
         job_id = new_job_id()
-        assert 1 == len(set(together(*(lambda g=g: create_with_key(g, job_id, FIRST) for g in writers))))  # type: ignore[misc]  # noqa: B023
+        assert 1 == len(set(together(*(lambda g=g: create_with_key(g, job_id, FIRST) for g in writers))))  # noqa: B023
 
         def attempt(writer: Storage, key: UpdateKey, job_id: JobId) -> bool:
             try:
@@ -134,14 +137,14 @@ def test_creations_at_once_make_one_job(storage: Storage, open_storage: Callable
 
         other = new_job_id()
         keys = (FIRST, SECOND_KEY)
-        won = together(*(lambda g=g, k=k: attempt(g, k, other) for g, k in zip(writers, keys, strict=False)))  # type: ignore[misc]  # noqa: B023
+        won = together(*(lambda g=g, k=k: attempt(g, k, other) for g, k in zip(writers, keys, strict=False)))  # noqa: B023
         assert [False, True] == sorted(won)
 
 
 # -- pulses
 
 
-def advance(storage: Storage, job_id: JobId, after_s: float):  # type: ignore[no-untyped-def]
+def advance(storage: Storage, job_id: JobId, after_s: float) -> UpdateProgress:
     return storage.updates.advance(job_id, NOW + int(after_s * SECOND))
 
 
@@ -205,6 +208,6 @@ def test_a_pulse_is_not_lost_in_a_step(storage: Storage, open_storage: Callable[
         at = NOW + second * SECOND
         together(
             lambda: turn(storage, job_id),
-            lambda at=at: other.updates.pulse(job_id, "", at),  # type: ignore[misc]
+            partial(other.updates.pulse, job_id, "", at),
         )
-        assert at == storage.updates.get(job.update_id).pulsed_ns  # type: ignore[union-attr]
+        assert at == require(storage.updates.get(job.update_id)).pulsed_ns

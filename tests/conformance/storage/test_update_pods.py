@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -13,7 +14,7 @@ from peloton.lifecycle import rollout, sla
 from peloton.lifecycle.rollout_pods import AtHand, Pods
 from peloton.model.ids import JobId
 from peloton.model.pod import HealthState, PodState, TerminationReason
-from peloton.model.update import Instances, UpdateRecord, UpdateSpec, UpdateState, UpdateType
+from peloton.model.update import UpdateRecord, UpdateSpec, UpdateState, UpdateType
 from services.storage.storage import Storage
 from services.storage.tables import POD
 from services.storage.updates import instances
@@ -62,7 +63,7 @@ def an_update(job_id: JobId, drawn: random.Random) -> UpdateRecord:
     for name in ("current", "done", "failed"):
         taken = drawn.sample(begun, min(len(begun), drawn.choice([0, 1, 4])))
         sets[name] = {i for i in taken if not any(i in sets[other] for other in ("current", "done", "failed"))}
-    named: dict[str, Instances] = {name: frozenset(own) for name, own in sets.items()}
+    named: dict[str, Any] = {name: frozenset(own) for name, own in sets.items()}
     spec = UpdateSpec(
         batch_size=drawn.choice([0, 0, 1, 3, 30]),
         max_instance_attempts=drawn.choice([0, 1]),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from peloton.api import convert
+from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound
+from peloton.lifecycle.sla import Grant
 from peloton.model.admission import EvictionOrder
 from peloton.model.ids import EntityVersion, PodId, new_job_id
 from peloton.model.job import JobState
@@ -15,6 +17,7 @@ from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import NOW, SECOND, K, R
 from tests.conformance.storage.services import a_service, roll, service_config, turn, update, versions
+from tests.present import require
 from tests.reasons import PREEMPTED
 
 ONE_BY_ONE = UpdateSpec(batch_size=1)
@@ -28,7 +31,7 @@ def test_a_service_is_created_by_an_update(storage: Storage) -> None:
     done = storage.updates.get(job.update_id)
     assert done is not None
     assert ("1-1-1", JobState.RUNNING, [R] * 3) == (str(job.entity_version), job.state, world.states(storage, job_id))
-    assert (UpdateState.SUCCEEDED, {0, 1, 2}, {0, 1, 2}) == (done.state, done.added, done.done)
+    assert (UpdateState.SUCCEEDED, frozenset({0, 1, 2}), frozenset({0, 1, 2})) == (done.state, done.added, done.done)
     assert b"spec" == storage.configs.job_spec(job_id)
     assert [job_id] == storage.search.services_named("train")
 
@@ -101,7 +104,10 @@ def test_failures_turn_it_back(storage: Storage) -> None:
     update(storage, job_id, service_config(4, "v2"), spec)
     progress = roll(storage, job_id, broken_version=2)
     assert UpdateState.ROLLED_BACK is progress.state
-    assert ({0: 3, 1: 3, 2: 3, 3: 3}, 3) == (versions(storage, job_id), storage.jobs.get(job_id).config_version)  # type: ignore[union-attr]
+    assert ({0: 3, 1: 3, 2: 3, 3: 3}, 3) == (
+        versions(storage, job_id),
+        require(storage.jobs.get(job_id)).config_version,
+    )
     assert {0: 3, 1: 1, 2: 1, 3: 1} == world.runs_of(storage, job_id)
     assert "v1" == storage.configs.task_configs(job_id, 3, [0])[0].command.value
 
@@ -119,11 +125,11 @@ def test_a_rollback_is_an_act_of_its_own(storage: Storage) -> None:
     assert {0: 2, 1: 1, 2: 1, 3: 1} == versions(storage, job_id)
     storage.updates.steer(job_id, None, UpdateAct.PAUSE, None, NOW)
     storage.updates.roll_back_failed(job_id, NOW)
-    assert 2 == storage.jobs.get(job_id).config_version  # type: ignore[union-attr]
+    assert 2 == require(storage.jobs.get(job_id)).config_version
     storage.updates.steer(job_id, None, UpdateAct.RESUME, None, NOW)
     for _ in range(2):
         storage.updates.roll_back_failed(job_id, NOW)
-        assert 3 == storage.jobs.get(job_id).config_version  # type: ignore[union-attr]
+        assert 3 == require(storage.jobs.get(job_id)).config_version
     assert UpdateState.ROLLED_BACK is roll(storage, job_id, broken_version=2).state
     assert {0: 3, 1: 3, 2: 3, 3: 3} == versions(storage, job_id)
 
@@ -263,7 +269,7 @@ def test_the_newer_update_wins(storage: Storage) -> None:
     first = update(storage, job_id, service_config(3, "v2"), ONE_BY_ONE)
     turn(storage, job_id)
     second = update(storage, job_id, service_config(3, "v3"))
-    assert UpdateState.ABORTED is storage.updates.get(first.update_id).state  # type: ignore[union-attr]
+    assert UpdateState.ABORTED is require(storage.updates.get(first.update_id)).state
     roll(storage, job_id)
     assert ({0: 3, 1: 3, 2: 3}, second.update_id) == (
         versions(storage, job_id),
@@ -287,7 +293,7 @@ def test_refusals(storage: Storage) -> None:
     job_id = a_service(storage, 2)
     before = storage.jobs.get(job_id)
     wrong_type, wrong_pool = service_config(2), service_config(2)
-    wrong_type.type = 0
+    wrong_type.type = job_pb2.BATCH
     wrong_pool.respoolID.value = "other"
     with pytest.raises(NotFound, match=r"job .* not found"):
         update(storage, new_job_id(), service_config())
@@ -337,7 +343,7 @@ def test_difference(storage: Storage) -> None:
     """The difference lists the instances that an update would add, change and remove, and changes nothing."""
     job_id = a_service(storage, 3)
     found = storage.updates.difference(job_id, None, service_config(5, "v2"))
-    assert ({3, 4}, {0, 1, 2}, set()) == (found.added, found.updated, found.removed)
+    assert [{3, 4}, {0, 1, 2}, set()] == [found.added, found.updated, found.removed]
 
 
 def test_delete(storage: Storage) -> None:
@@ -371,7 +377,7 @@ def test_the_sla_is_asked_in_one_place(storage: Storage) -> None:
     stored."""
     job_id = a_service(storage, 4, maximumUnavailableInstances=1)
 
-    def ask(instances, checks_sla=True):  # type: ignore[no-untyped-def]
+    def ask(instances: list[int], checks_sla: bool = True) -> Grant:
         reason = TerminationReason.KILLED_HOST_MAINTENANCE
         return storage.disruptions.disrupt(
             job_id, instances, reason=reason, message="host h1 is drained", checks_sla=checks_sla, now_ns=NOW

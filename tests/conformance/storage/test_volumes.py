@@ -12,10 +12,11 @@ import pytest
 from peloton.api import convert
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, InvalidArgument, NotFound
-from peloton.model.ids import JobId, PodId, new_job_id
+from peloton.model.ids import Hostname, JobId, PodId, new_job_id
 from peloton.model.job import JobState
 from peloton.model.pod import Cause, PodState, PodStatus
 from peloton.model.volume import VolumeRecord, VolumeSpec, VolumeState
+from services.storage.pods.host_pods import LaunchRow
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, K, L, R, admit, runs_of, settle_all
 from tests.conformance.storage.services import ALL_AT_ONCE, service_config, turn, update
@@ -46,7 +47,7 @@ def a_database(storage: Storage, count: int = 2, job_id: JobId | None = None, **
 
 
 def launch(storage: Storage, job_id: JobId, hosts: dict[int, str], run: int = 1, cluster: str = "east") -> set[int]:
-    rows = [(instance, run, host, "agent", {}) for instance, host in hosts.items()]
+    rows: list[LaunchRow] = [(instance, run, host, "agent", {}) for instance, host in hosts.items()]
     return storage.host_pods.mark_launched(job_id, rows, NOW, cluster, dict.fromkeys(hosts, SPEC))
 
 
@@ -245,7 +246,7 @@ def test_residents_say_whose_volume_is_there(storage: Storage) -> None:
     """Residents with a volume are marked, so that a drain leaves them."""
     job_id = a_database(storage)
     launch(storage, job_id, {0: "h0", 1: "h1"})
-    (resident,) = storage.host_pods.hosted_pods(["h0"], "east")["h0"]  # type: ignore[index]
+    (resident,) = storage.host_pods.hosted_pods(["h0"], "east")[Hostname("h0")]
 
     assert (0, True) == (resident.instance_id, resident.has_volume)
 
@@ -370,7 +371,7 @@ def test_two_launches_at_once_take_one_volume(storage: Storage) -> None:
     job_id = a_database(storage, 1)
     taken: list[set[int]] = []
     threads = [
-        threading.Thread(target=lambda host=host: taken.append(launch(storage, job_id, {0: host})))  # type: ignore[misc]
+        threading.Thread(target=lambda host=host: taken.append(launch(storage, job_id, {0: host})))
         for host in ("h0", "h1")
     ]
     for thread in threads:

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
-from peloton.lifecycle.wake import TIMER_GRACE_S, Wake
+from peloton.lifecycle.wake import TIMER_GRACE_S
 from peloton.model.admission import EvictionOrder
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState
@@ -20,6 +20,7 @@ from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import NOW, SECOND, F, R, S, everywhere
 from tests.conformance.storage.services import a_service, service_config, update
+from tests.present import require
 from tests.reasons import PREEMPTED
 
 ALL = 100
@@ -146,7 +147,7 @@ def test_notes_of_ended_jobs_are_forgotten(storage: Storage) -> None:
     job_id, running = world.a_running_job(storage, 1), world.a_running_job(storage, 1)
     world.report(storage, job_id, range(1), F, NOW)
     settle_all(storage)
-    assert JobState.FAILED is storage.jobs.get(job_id).state  # type: ignore[union-attr]
+    assert JobState.FAILED is require(storage.jobs.get(job_id)).state
     late = PodStatus(PodId(job_id, 0, 1), R, time_ns=NOW)
     for one in (job_id, running):
         storage.host_pods.apply_status([late if one == job_id else PodStatus(PodId(one, 0, 1), S, time_ns=NOW)])
@@ -190,7 +191,7 @@ def test_ended_services_with_an_update_are_counted(storage: Storage) -> None:
         storage.jobs.settle(one, NOW)
     update(storage, job_id, service_config(2, "v2"), UpdateSpec(start_paused=True))
     settle_all(storage)
-    assert JobState.KILLED is storage.jobs.get(job_id).state  # type: ignore[union-attr]
+    assert JobState.KILLED is require(storage.jobs.get(job_id)).state
 
     assert 2 == len(storage.jobs.active_ids()) == storage.wakes.count_settled()
 
@@ -199,7 +200,7 @@ def test_a_change_during_a_settle_stays_noted(storage: Storage) -> None:
     """A settle deletes the note that it has read, and leaves the note of a later change."""
     job_id = world.a_running_job(storage, 2)
     world.report(storage, job_id, range(1, 2), S, NOW)
-    read: Wake = storage.db.read(partial(read_wake, job_id=job_id))  # type: ignore[assignment]
+    read = require(storage.db.read(partial(read_wake, job_id=job_id)))
     world.report(storage, job_id, range(1), S, NOW)  # by a clock that stands still
     storage.db.write(partial(mark_seen, job_id=job_id, wake=read, due_ns=0))
 

@@ -101,7 +101,9 @@ def asking_for_a_key(seen: list[dict[str, Any]]) -> Iterator[str]:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you?")
         return GetSystemInfoResponse(server_version="1").SerializeToString()
 
-    methods = {"GetSystemInfo": grpc.unary_unary_rpc_method_handler(system_info)}
+    methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        "GetSystemInfo": grpc.unary_unary_rpc_method_handler(system_info)
+    }
     pem = (CERTIFICATES / "server.pem").read_bytes()
     server = grpc.server(ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from temporalio.client import Client
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
 
 from peloton.model.ids import PodId, gang_workflow_id
 from peloton.model.job import SlaSpec
@@ -25,7 +27,9 @@ async def test_a_gang_is_launched_and_retried_as_one(client: Client) -> None:
         job = await story.submit(6, sla=GANG, max_failures=2)
         for run in (1, 2):
             await story.pods(job, "RUNNING", 4 if run == 2 else 6)
-            gang = client.get_workflow_handle_for(GangWorkflow.run, gang_workflow_id(job, run))
+            gang: WorkflowHandle[Any, Any] = client.get_workflow_handle_for(
+                GangWorkflow.run, gang_workflow_id(job, run)
+            )
             assert "together" == (await gang.result()).outcome
             described = await gang.describe()
             assert "launch of the gang of job train" == await described.static_summary()
@@ -76,7 +80,8 @@ async def test_a_gang_that_fits_nowhere_is_queued_again(client: Client) -> None:
         await story.start_worker()
         await story.pods(job, "PENDING", 4)
 
-        result = await client.get_workflow_handle_for(GangWorkflow.run, gang_workflow_id(job, 1)).result()
+        gang: WorkflowHandle[Any, Any] = client.get_workflow_handle_for(GangWorkflow.run, gang_workflow_id(job, 1))
+        result = await gang.result()
         assert "no hosts for all 4 members of the gang in 2 s: 4 pods without a host (no host offered)" == result.reason
         story.cluster.kill(job)
         assert ("KILLED", {"KILLED": 4}) == await story.result(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
@@ -33,7 +34,10 @@ async def test_job_succeeds(client: Client) -> None:
 
 async def test_virtual_time_counts_events_like_the_server(client: Client) -> None:
     """The same story takes as many events on the server as in virtual time, up to how wake-ups fall together."""
-    times_s = {"start_s": 1.5, "run_s": 2.5}  # so far apart that a worker that is late looks at each by itself
+    times_s: dict[str, Any] = {
+        "start_s": 1.5,
+        "run_s": 2.5,
+    }  # so far apart that a worker that is late looks at each by itself
     virtual = Story(hosts=1, **times_s)
     await asyncio.to_thread(lambda: virtual.submit(10).run())  # virtual time has an event loop of its own
     async with server_story(client, hosts=1, **times_s, admission_s=0.1) as story:

@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import Client
 
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound
-from peloton.model.ids import job_workflow_id
+from peloton.model.ids import JobId, job_workflow_id
 from peloton.model.schedule import Overlap, RunState, Times
 from tests.workflow.schedule_stories import YEARLY, schedule_story
 
@@ -49,7 +49,7 @@ async def test_a_time_is_left_out_while_a_job_runs(client: Client) -> None:
         await story.schedules.resume(story.name, "")
         await story.schedules.pause(story.name, "the source moves")
         paused = await story.schedules.get(story.name, 1)
-        story.story.cluster.kill(story.story.cluster.jobs[run.job_id].record.job_id)  # type: ignore[index]
+        story.story.cluster.kill(story.story.cluster.jobs[JobId(run.job_id)].record.job_id)
         await story.runs(RunState.KILLED)
 
     assert (True, 1, [run.job_id]) == (skipped.paused, skipped.counts.runs, story.jobs.created)

@@ -39,6 +39,7 @@ from services.wakers import Wakers
 from services.workflow_labels import maintenance_labels
 from services.workflow_restarter import WorkflowRestarter
 from tests.conformance.workflow.conftest import RESTARTED
+from tests.present import require
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.migration_stories import migration_story
 from tests.workflow.rebalance_stories import rebalance_story
@@ -63,7 +64,7 @@ async def restarting(
     task_queue: str = BATCH_QUEUE,
     finds_missing: bool = False,
     rows: Mapping[str, object] = MappingProxyType({}),
-    **cluster: float,
+    **cluster: Any,
 ) -> AsyncIterator[ServerStory]:
     async with server_story(client, task_queue=task_queue, **cluster) as story:
         wakers = Wakers(client, story_storage(story, **rows), QUIET, interval_s=0.05)
@@ -150,7 +151,7 @@ async def test_a_job_whose_workflow_fails_is_started_again_later_each_time(
         last = await story.handle(job).describe()
 
     runs = sorted([*failed, last], key=lambda run: run.start_time)
-    paused = [(after.start_time - before.close_time).total_seconds() for before, after in pairwise(runs)]  # type: ignore[operator]
+    paused = [(after.start_time - require(before.close_time)).total_seconds() for before, after in pairwise(runs)]
     assert [True] * 3 == [pause_s >= least for pause_s, least in zip(paused, (1, 2, 4), strict=True)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from services.lab.kubernetes.resources import Json
 from tests.conformance.kubernetes.lab import Lab, pod
 from tests.kubernetes.client import MERGE
 
@@ -20,7 +21,7 @@ def bind(lab: Lab) -> None:
 
         lab.ask("gated", "POST", lab.pods, pod("b2", schedulingGates=[{"name": "peloton.io/wait"}]), show=_shown)
         lab.ask("bind gated", "POST", f"{lab.pods}/b2/binding", _binding("b2", node))
-        gates = {"spec": {"schedulingGates": []}}
+        gates: Json = {"spec": {"schedulingGates": []}}
         lab.ask("ungate", "PATCH", f"{lab.pods}/b2", gates, MERGE, show=_shown)
         lab.ask("bind ungated", "POST", f"{lab.pods}/b2/binding", _binding("b2", node))
 
