@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 from google.protobuf.json_format import ParseDict
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.client import NO_RETRIES, Client, retry_after_s
 from tests.e2e.local import shell
@@ -59,7 +60,7 @@ class Crowd:
     def _submit_one(self, client: Client, job_id: str) -> None:
         """Submits one job and repeats the call until it is known whether the job is stored: only a refusal of the first
         call leaves certainly nothing."""
-        request = job_pb2.CreateRequest(id={"value": job_id}, config=self._config)
+        request = job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_id), config=self._config)
         is_first, until_s = True, time.monotonic() + CALL_S
         while True:
             try:
@@ -106,7 +107,7 @@ class Crowd:
                 for job_id in self.acknowledged[-1:]:
                     asked_s = time.monotonic()
                     try:
-                        answer = client.jobs.Get(job_pb2.GetRequest(id={"value": job_id}), timeout=CALL_S)
+                        answer = client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)), timeout=CALL_S)
                     except grpc.RpcError as error:
                         self._note_unexpected(f"Get of {job_id}: {error}")
                         continue

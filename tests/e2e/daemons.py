@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from peloton.api.convert import POD_STATES
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
@@ -46,10 +47,12 @@ class Daemon:
 
     def update(self, command: str, batch: int) -> None:
         """Update the daemon and wait until the update has succeeded."""
-        config = self.cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": self.id})).jobInfo.config
+        config = self.cluster.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=self.id))).jobInfo.config
         config.defaultConfig.command.value = command
         asked = update_pb2.UpdateConfig(batchSize=batch)
-        request = update_svc_pb2.CreateUpdateRequest(jobId={"value": self.id}, jobConfig=config, updateConfig=asked)
+        request = update_svc_pb2.CreateUpdateRequest(
+            jobId=peloton_pb2.JobID(value=self.id), jobConfig=config, updateConfig=asked
+        )
         update_id = self.cluster.client.updates.CreateUpdate(request).updateID
         look = update_svc_pb2.GetUpdateRequest(updateId=update_id)
         self.cluster.wait(

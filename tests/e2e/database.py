@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from peloton.api.v0 import peloton_pb2 as v0_peloton_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -20,8 +21,8 @@ EXAMPLE, POOL = EXAMPLES / "database/database.yaml", EXAMPLES / "tutorial/pool.y
 class Stateful(Service):
     """A service whose pods have volumes."""
 
-    def volumes(self, **request: object) -> dict[int, volume_pb2.PersistentVolumeInfo]:
-        wanted = volume_svc_pb2.ListVolumesRequest(jobId=v0_peloton_pb2.JobID(value=self.id), **request)  # type: ignore[arg-type]
+    def volumes(self, **request: Any) -> dict[int, volume_pb2.PersistentVolumeInfo]:
+        wanted = volume_svc_pb2.ListVolumesRequest(jobId=v0_peloton_pb2.JobID(value=self.id), **request)
         found = self.client.volumes.ListVolumes(wanted).volumes.values()
         return {one.instanceId: one for one in found}
 

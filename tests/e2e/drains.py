@@ -79,7 +79,7 @@ def drain_by_another_client(cluster: Cluster, pool: str, kubectl: Client, namesp
     cluster.wait(lambda: drain.budget_minimum(service.id) == INSTANCES - 1, "the disruption budget of the SLA")
     cluster.wait(lambda: drain.count_ready(service.id) == INSTANCES, "ready pods")
     drain.cordon(True)
-    serving_counts = []
+    serving_counts: list[int] = []
 
     def is_empty() -> bool:
         """Evict the pods of the service on the node as far as allowed. Return whether none is left."""

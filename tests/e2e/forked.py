@@ -77,7 +77,8 @@ class Process:
     """The part of ``asyncio.subprocess.Process`` that a supervised process uses."""
 
     def __init__(self, pid: int, stdout: asyncio.StreamReader, ended: asyncio.StreamReader) -> None:
-        self.pid, self.stdout, self.returncode = pid, stdout, None
+        self.pid, self.stdout = pid, stdout
+        self.returncode: int | None = None
         self._waiting = asyncio.create_task(self._await_end(ended))
 
     async def _await_end(self, ended: asyncio.StreamReader) -> None:

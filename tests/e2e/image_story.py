@@ -21,7 +21,10 @@ def _task(image: str, memory: float) -> dict[str, Any]:
 def pulls_that_fail_are_seen(cluster: Cluster, pool: str, memory: float = 16) -> None:
     """The pods wait with the words of their kubelet, in the table and in the explanation, until they are stopped."""
     job = cluster.submit(pool, instanceCount=2, defaultConfig=_task(IMAGE, memory))
-    messages = lambda: [task.runtime.message for task in cluster.tasks(job).values()]  # noqa: E731
+
+    def messages() -> list[str]:
+        return [task.runtime.message for task in cluster.tasks(job).values()]
+
     cluster.wait(lambda: [IMAGE in message for message in messages()] == [True] * 2, "why they wait")
     why = cluster.client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId=JobID(value=job)))
     table = subprocess.run(

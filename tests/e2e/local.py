@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import sqlalchemy as sa
 from google.protobuf.json_format import ParseDict
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.overview import overview_pb2
@@ -33,7 +34,7 @@ from services.resmgr.audit import BROKEN
 from services.storage.storage import Storage
 from tests.kubernetes.client import Client as KubernetesClient
 from tests.kubernetes.client import login_of
-from tests.waiting import LONGEST_S, QUIET_S, pause_s, timeout_s
+from tests.waiting import LONGEST_S, QUIET_S, Condition, pause_s, timeout_s
 
 TIMEOUT_S = LONGEST_S
 """The timeout of calls and of processes that a story starts; a wait for a condition has that of ``tests.waiting``."""
@@ -92,7 +93,7 @@ class Cluster:
     def _run(self, work: Any, max_s: float = TIMEOUT_S) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(max_s)
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         try:
             self._run(self.local.__aenter__())
         except BaseException:
@@ -201,7 +202,7 @@ class Cluster:
         capacity: dict[str, float] = {}
         self.wait(lambda: capacity.update(self._capacities()) or capacity["cpu"] > 0, "the capacity of the cluster")
         wanted = {"cpu": cpu, "memory": memory, "disk": disk, "gpu": gpu}
-        config = respool_pb2.ResourcePoolConfig(name=name, parent={"value": "root"})
+        config = respool_pb2.ResourcePoolConfig(name=name, parent=peloton_pb2.ResourcePoolID(value="root"))
         for kind, limit in wanted.items():
             reserved = own_cpu if kind == "cpu" else 0
             config.resources.add(kind=kind, reservation=reserved, limit=min(limit, capacity.get(kind, 0)), share=1)
@@ -219,7 +220,7 @@ class Cluster:
         return str(answer.jobId.value)
 
     def runtime(self, job_id: str) -> job_pb2.RuntimeInfo:
-        answer = self.client.jobs.Get(job_pb2.GetRequest(id={"value": job_id}))
+        answer = self.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
         assert not answer.HasField("error"), answer.error
         return answer.jobInfo.runtime
 
@@ -234,7 +235,7 @@ class Cluster:
         self.wait(lambda: self.job_state(job_id) in JOB_END, f"end of job {job_id}", quiet_s)
         return self.job_state(job_id)
 
-    def wait(self, condition: Callable[[], bool], what: str, quiet_s: float = QUIET_S) -> None:
+    def wait(self, condition: Condition, what: str, quiet_s: float = QUIET_S) -> None:
         """Wait for a condition; errors of an API that does not respond count as "not yet". ``quiet_s`` is the timeout
         on a quiet machine, see ``tests.waiting``."""
         import grpc
@@ -291,11 +292,11 @@ class Cluster:
 
     def tasks(self, job_id: str) -> dict[int, task_pb2.TaskInfo]:
         """Tasks by instance; empty while none is created yet (which the API calls not found)."""
-        answer = self.client.tasks.List(task_pb2.ListRequest(jobId={"value": job_id}))
+        answer = self.client.tasks.List(task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id)))
         return dict(answer.result.value)
 
     def task(self, job_id: str, instance: int = 0) -> task_pb2.TaskInfo:
-        answer = self.client.tasks.Get(task_pb2.GetRequest(jobId={"value": job_id}, instanceId=instance))
+        answer = self.client.tasks.Get(task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=job_id), instanceId=instance))
         return answer.result
 
     def states(self, job_id: str) -> dict[int, str]:
@@ -316,7 +317,7 @@ class Cluster:
         import urllib.request
         from urllib.parse import quote
 
-        request = task_pb2.BrowseSandboxRequest(jobId={"value": job_id}, instanceId=instance)
+        request = task_pb2.BrowseSandboxRequest(jobId=peloton_pb2.JobID(value=job_id), instanceId=instance)
         answers: list[task_pb2.BrowseSandboxResponse] = []
 
         def is_answered() -> bool:  # its host may be about to register again

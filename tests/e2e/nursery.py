@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+from typing import Any
 
 from services.lab.shared.processes import die_with_parent
 
@@ -84,7 +85,7 @@ def reap(children: dict[int, int]) -> None:
             os.close(ended)
 
 
-def become(order: dict[str, object], output: int) -> None:
+def become(order: dict[str, Any], output: int) -> None:
     """Reset this process to the state of a newly started one."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -98,10 +99,10 @@ def become(order: dict[str, object], output: int) -> None:
     sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"), write_through=True)
     sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), errors="backslashreplace", write_through=True)
     os.environ.clear()
-    os.environ.update(order["environment"])  # type: ignore[call-overload]
+    os.environ.update(order["environment"])
     time.tzset()
     os.chdir(str(order["folder"]))
-    sys.argv = ["peloton", *order["words"]]  # type: ignore[misc]
+    sys.argv = ["peloton", *order["words"]]
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ORDER_BYTES_MAX = 1 << 20
 STREAMS = (0, 1, 2)
@@ -50,7 +51,7 @@ def quick_cli(folder: Path, *modules: str) -> Iterator[Path]:
                 server.kill()
 
 
-def accept_orders(listener: socket.socket) -> tuple[socket.socket, dict[str, object], list[int]]:
+def accept_orders(listener: socket.socket) -> tuple[socket.socket, dict[str, Any], list[int]]:
     """Return the caller, the order and the streams, in each child; the parent accepts orders until it is killed."""
     while True:
         caller, _ = listener.accept()
@@ -61,7 +62,7 @@ def accept_orders(listener: socket.socket) -> tuple[socket.socket, dict[str, obj
             os.close(each)
 
 
-def become(order: dict[str, object], streams: list[int]) -> None:
+def become(order: dict[str, Any], streams: list[int]) -> None:
     """Give this process what a shell gives the command."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for own, theirs in zip(STREAMS, streams, strict=True):
@@ -72,9 +73,9 @@ def become(order: dict[str, object], streams: list[int]) -> None:
     sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"), write_through=True)
     sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), errors="backslashreplace", write_through=True)
     os.environ.clear()
-    os.environ.update(order["environment"])  # type: ignore[call-overload]
+    os.environ.update(order["environment"])
     os.chdir(str(order["folder"]))
-    sys.argv = ["peloton", *order["words"]]  # type: ignore[misc]
+    sys.argv = ["peloton", *order["words"]]
 
 
 if __name__ == "__main__":

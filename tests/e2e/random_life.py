@@ -79,7 +79,7 @@ class Life:
         try:
             what = act()
         except grpc.RpcError as error:
-            what = f"{act.__name__} refused: {error.code().name} {error.details()}"  # type: ignore[attr-defined]
+            what = f"{act.__name__} refused: {error.code().name} {error.details()}"
         if what:
             self.story.append(f"{at_s:6.1f} s  {what}")
 
@@ -94,7 +94,7 @@ class Life:
             self.drill(host, "start")
         self.cluster.wait(self.restore, "the end of all maintenance")
         for service in self.services:
-            service.wait(lambda service=service: self.has_renewed(service), "the last update")  # type: ignore[misc]
+            service.wait(lambda service=service: self.has_renewed(service), "the last update")
         for service in self.services:
             service.wait_update("SUCCEEDED").wait_running()
         self.rules.read(self.tale)
@@ -109,7 +109,7 @@ class Life:
                 service.start()
             service.replace(self.command(), batch_size=2, start_pods=True)
         except grpc.RpcError as error:
-            if error.code() in (grpc.StatusCode.ABORTED, grpc.StatusCode.INVALID_ARGUMENT):  # type: ignore[attr-defined]
+            if error.code() in (grpc.StatusCode.ABORTED, grpc.StatusCode.INVALID_ARGUMENT):
                 return False
             raise
         return True
@@ -259,7 +259,7 @@ class Life:
         try:
             return not (self.cancel() or self.complete() or self.query_maintenance())
         except grpc.RpcError as error:
-            if error.code() is grpc.StatusCode.ABORTED:  # type: ignore[attr-defined]  # it went on meanwhile
+            if error.code() is grpc.StatusCode.ABORTED:  # it went on meanwhile
                 return False
             raise
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from peloton.api.v1alpha.pod.svc.pod_svc_pb2 import GetPodEventsRequest
 from peloton.model.pod import PodState
 from tests.availability import Tale
 from tests.e2e.local import Cluster
-from tests.waiting import QUIET_S
+from tests.waiting import QUIET_S, Condition
 
 SLEEP = "sleep 1000"
 
@@ -187,7 +187,7 @@ class Service:
 
     # Waiting and watching.
 
-    def wait(self, condition: Callable[[], bool], what: str, quiet_s: float = QUIET_S) -> None:
+    def wait(self, condition: Condition, what: str, quiet_s: float = QUIET_S) -> None:
         self.cluster.wait(condition, what, quiet_s)
 
     def wait_update(self, *states: str) -> Service:

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import yaml
 
+from peloton.api.v0 import peloton_pb2 as v0_peloton_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
@@ -126,7 +127,7 @@ def clear(cluster: Cluster) -> None:
     """End all jobs and delete all resource pools, the lowest ones first; all hosts take pods again."""
     cluster.wait(lambda: all(part.is_running for part in cluster.local.parts.values()), "all processes running")
     for job in _active(cluster):
-        cluster.wait(lambda job=job: _is_ending(cluster, job), f"a call that ends job {job}")  # type: ignore[misc]
+        cluster.wait(lambda job=job: _is_ending(cluster, job), f"a call that ends job {job}")
     cluster.wait(lambda: not _active(cluster), "the end of all jobs")
     cluster.wait(lambda: _are_up(cluster), "all hosts up")
     cluster.wait(lambda: _are_deleted(cluster), "the end of all resource pools")
@@ -143,11 +144,11 @@ def _is_ending(cluster: Cluster, job: str) -> bool:
         status = cluster.client.services.GetJob(svc.GetJobRequest(job_id=wanted)).job_info.status
         cluster.client.services.DeleteJob(svc.DeleteJobRequest(job_id=wanted, version=status.version, force=True))
     except grpc.RpcError as error:
-        if error.code() is grpc.StatusCode.ABORTED:  # type: ignore[attr-defined]
+        if error.code() is grpc.StatusCode.ABORTED:
             return False  # its version has changed since
-        if error.code() is not grpc.StatusCode.NOT_FOUND:  # type: ignore[attr-defined]
+        if error.code() is not grpc.StatusCode.NOT_FOUND:
             raise
-        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=v0_peloton_pb2.JobID(value=job)))
     return True
 
 
@@ -161,5 +162,7 @@ def _are_deleted(cluster: Cluster) -> bool:
     found = cluster.client.respools.Query(respool_pb2.QueryRequest()).resourcePools
     paths = sorted((pool.path.value for pool in found if pool.path.value != "/"), key=len, reverse=True)
     for path in paths:
-        cluster.client.respools.DeleteResourcePool(respool_pb2.DeleteRequest(path={"value": path}))
+        cluster.client.respools.DeleteResourcePool(
+            respool_pb2.DeleteRequest(path=respool_pb2.ResourcePoolPath(value=path))
+        )
     return not paths

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from services.aurorabridge.backend import Backend
@@ -57,7 +58,7 @@ class Aurora:
 
     def update(self) -> Any:
         """Return the current update."""
-        request = svc.GetJobRequest(job_id={"value": self.job_id})
+        request = svc.GetJobRequest(job_id=peloton_pb2.JobID(value=self.job_id))
         return self.cluster.client.services.GetJob(request).workflow_info
 
     def await_update(self, state: int = SUCCEEDED) -> Any:

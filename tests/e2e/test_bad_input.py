@@ -133,7 +133,9 @@ def test_a_reservation_above_the_cluster_is_refused_and_a_limit_is_not(cluster: 
 
     assert result.exit_code == 1
     assert "exceed parent `root` reservations 12" in result.output
-    lookup = cluster.client.respools.LookupResourcePoolID(respool_pb2.LookupRequest(path={"value": "/vast"}))
+    lookup = cluster.client.respools.LookupResourcePoolID(
+        respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value="/vast"))
+    )
     assert lookup.error.HasField("notFound")
     assert accepted.exit_code == 0, accepted.output
     assert "Warning: resource cpu, limit 13 is more than 12" in accepted.output
@@ -160,7 +162,7 @@ def test_what_unpacks_to_much_takes_no_memory(cluster: Cluster) -> None:
         before_kib = status_kib("VmRSS", process.pid)
         options = [("grpc.max_send_message_length", len(BOMB)), AGENT_OPTION]  # as a role, which every server answers
         with grpc.insecure_channel(address, options) as channel:
-            call = channel.unary_unary(method)
+            call: Any = channel.unary_unary(method)
             bombs: list[Any] = [call.future(BOMB, 60, compression=grpc.Compression.Gzip) for _ in range(BOMBS)]
             assert cluster.capacity() == 12
             assert {bomb.code() for bomb in bombs} == {grpc.StatusCode.RESOURCE_EXHAUSTED}

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from tests.e2e.local import MESOS, Cluster, on_real_mesos, shell
 from tests.e2e.shared import THREE_HOSTS, Lend
+from tests.messages import instance_range
 
 pytestmark = pytest.mark.xdist_group("batch")
 
@@ -132,7 +134,7 @@ def test_a_stopped_job_ends_killed_and_its_processes_with_it(cluster: Cluster, p
     job = cluster.submit(pool, instanceCount=4, defaultConfig=shell(command, cpu=1))
     cluster.wait(lambda: ready.exists() and ready.read_text() == "\n" * 4, "four instances with their traps")
 
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
 
     assert cluster.finish(job) == "KILLED"
     assert cluster.counts(job) == {"KILLED": 4}
@@ -144,14 +146,18 @@ def test_one_instance_can_be_stopped_and_started_again(cluster: Cluster, pool: s
     job = cluster.submit(pool, instanceCount=2, defaultConfig=shell("sleep 60"))
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 2}, "two running instances")
 
-    stop = cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}, ranges=[{"from": 1, "to": 2}]))
+    stop = cluster.client.tasks.Stop(
+        task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job), ranges=[instance_range(1, 2)])
+    )
     cluster.wait(lambda: cluster.states(job) == {0: "RUNNING", 1: "KILLED"}, "instance 1 killed")
-    start = cluster.client.tasks.Start(task_pb2.StartRequest(jobId={"value": job}, ranges=[{"from": 1, "to": 2}]))
+    start = cluster.client.tasks.Start(
+        task_pb2.StartRequest(jobId=peloton_pb2.JobID(value=job), ranges=[instance_range(1, 2)])
+    )
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 2}, "instance 1 running again")
 
     assert (list(stop.stoppedInstanceIds), list(start.startedInstanceIds)) == ([1], [1])
     assert cluster.run_ids(job) == {0: 1, 1: 2}
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
     assert cluster.finish(job) == "KILLED"
 
 
@@ -160,12 +166,14 @@ def test_a_restarted_instance_gets_a_new_run(cluster: Cluster, pool: str) -> Non
     job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("sleep 60"))
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 1}, "a running instance")
 
-    cluster.client.tasks.Restart(task_pb2.RestartRequest(jobId={"value": job}, ranges=[{"from": 0, "to": 1}]))
+    cluster.client.tasks.Restart(
+        task_pb2.RestartRequest(jobId=peloton_pb2.JobID(value=job), ranges=[instance_range(0, 1)])
+    )
 
     cluster.wait(
         lambda: cluster.run_ids(job) == {0: 2} and cluster.states(job) == {0: "RUNNING"}, "the second run running"
     )
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
     assert cluster.finish(job) == "KILLED"
 
 
@@ -174,7 +182,7 @@ def test_pod_events_report_the_story_of_a_run(cluster: Cluster, pool: str) -> No
     job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true"))
     cluster.finish(job)
 
-    events = cluster.client.tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId={"value": job})).result
+    events = cluster.client.tasks.GetPodEvents(task_pb2.GetPodEventsRequest(jobId=peloton_pb2.JobID(value=job))).result
 
     states = [event.actualState for event in events]
     assert states[0] == "SUCCEEDED"
@@ -189,10 +197,10 @@ def test_instances_can_be_added_to_a_running_job(cluster: Cluster, pool: str, tm
     may_end = tmp_path / "may-end"
     command = f"until [ -e {may_end} ]; do sleep 0.1; done"
     job = cluster.submit(pool, instanceCount=2, defaultConfig=shell(command))
-    config = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job})).jobInfo.config
+    config = cluster.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job))).jobInfo.config
     config.instanceCount = 5
 
-    answer = cluster.client.jobs.Update(job_pb2.UpdateRequest(id={"value": job}, config=config))
+    answer = cluster.client.jobs.Update(job_pb2.UpdateRequest(id=peloton_pb2.JobID(value=job), config=config))
 
     may_end.touch()
     assert answer.message == "added 3 instances"
@@ -232,7 +240,7 @@ def test_a_finished_job_can_be_deleted(cluster: Cluster, pool: str) -> None:
     job = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true"))
     cluster.finish(job)
 
-    cluster.client.jobs.Delete(job_pb2.DeleteRequest(id={"value": job}))
+    cluster.client.jobs.Delete(job_pb2.DeleteRequest(id=peloton_pb2.JobID(value=job)))
 
-    answer = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job}))
+    answer = cluster.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job)))
     assert answer.error.HasField("getRuntimeFail")

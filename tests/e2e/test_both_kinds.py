@@ -13,6 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from cli.main import peloton
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from tests.e2e.daemons import Daemon, come_back, end_maintenance, leave, maintain, watch_daemon
 from tests.e2e.local import Cluster, bound_to, shell, temporary
@@ -49,7 +50,7 @@ def run(cluster: Cluster, *arguments: str) -> str:
 
 
 def stop(cluster: Cluster, job: str) -> None:
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
     assert cluster.finish(job) == "KILLED"
 
 

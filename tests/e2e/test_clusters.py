@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import peloton
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
@@ -20,6 +21,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
 from tests.e2e.local import Cluster, bound_to, shell, temporary
+from tests.messages import instance_range
 from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("clusters")
@@ -50,7 +52,7 @@ def start(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Callable
     """Create a job whose pods run until they are stopped."""
     pool, jobs = cluster.pool(request.node.name), []
 
-    def create(count: int, cpu: float = CPU, task: dict[str, object] | None = None, **config: object) -> str:
+    def create(count: int, cpu: float = CPU, task: dict[str, Any] | None = None, **config: Any) -> str:
         jobs.append(
             cluster.submit(pool, instanceCount=count, defaultConfig=shell("sleep 1000", cpu, **(task or {})), **config)
         )
@@ -58,7 +60,7 @@ def start(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Callable
 
     yield create
     for job in jobs:
-        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
         assert cluster.finish(job) == "KILLED"
 
 
@@ -67,9 +69,9 @@ def infos(cluster: Cluster) -> host_svc_pb2.QueryHostsResponse:
 
 
 def free_cpus(cluster: Cluster) -> dict[str, float]:
-    free: Counter[str] = Counter()
+    free: defaultdict[str, float] = defaultdict(float)
     for info in infos(cluster).host_infos:
-        free[info.cluster] += info.free.cpu  # type: ignore[assignment]
+        free[info.cluster] += info.free.cpu
     return dict(free)
 
 
@@ -203,7 +205,7 @@ def test_a_cluster_without_a_host_manager(cluster: Cluster, start: Callable[...,
     with pytest.raises(grpc.RpcError, match="UNAVAILABLE"):
         cluster.client.maintenance.Start(pb.StartRequest(hostnames=["b-sim-00000", "sim-00000"]))
     assert [] == list(cluster.client.maintenance.Query(pb.QueryRequest()).hosts)
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": there}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=there)))
     cluster.start_part("hostmgr-b")
     cluster.wait(lambda: cluster.counts(there) == {"KILLED": 2}, "the stopped pods ended")
 
@@ -242,7 +244,10 @@ def test_a_host_of_the_second_is_maintained(cluster: Cluster, start: Callable[..
     assert {host: B, "sim-00000": A} == {one.hostname: one.cluster for one in answer.hosts}
     with pytest.raises(grpc.RpcError, match="host is not a Peloton agent"):
         cluster.client.maintenance.Start(pb.StartRequest(hostnames=["b-sim-00003", "nowhere"]))
-    states = lambda: {i.hostname: i.state for i in infos(cluster).host_infos}  # noqa: E731
+
+    def states() -> dict[str, int]:
+        return {info.hostname: info.state for info in infos(cluster).host_infos}
+
     cluster.wait(lambda: {states()[h] for h in (host, "sim-00000")} == {host_pb2.HOST_STATE_DOWN}, "both down")
     wait_running(cluster, job, 2)
     assert {B: 2} == clusters_of(cluster, job)
@@ -260,10 +265,12 @@ def test_a_service_is_updated_in_place_in_both(cluster: Cluster, start: Callable
     wait_running(cluster, web, HOSTS * 2)
     before = pod_hosts(cluster, web)
     waiting = start(1, cpu=2)
-    config = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": web})).jobInfo.config
+    config = cluster.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=web))).jobInfo.config
     config.defaultConfig.command.value = "sleep 2000"
     asked = update_pb2.UpdateConfig(batchSize=3, inPlace=True)
-    request = update_svc_pb2.CreateUpdateRequest(jobId={"value": web}, jobConfig=config, updateConfig=asked)
+    request = update_svc_pb2.CreateUpdateRequest(
+        jobId=peloton_pb2.JobID(value=web), jobConfig=config, updateConfig=asked
+    )
 
     update_id = cluster.client.updates.CreateUpdate(request).updateID
 
@@ -317,7 +324,7 @@ def test_a_service_migrates_and_back(cluster: Cluster, start: Callable[..., str]
     cluster.wait(lambda: clusters_that_serve(cluster, web) == {A: HOSTS}, "all of them serving")
 
     for plug in plugs:
-        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": plug}))
+        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=plug)))
         assert cluster.finish(plug) == "KILLED"
     cluster.wait(lambda: free_cpus(cluster).get(B) == HOSTS * CPUS, "free resources in the target")
     run(cluster, "migrate", web, "--to", B, "--batch", "2")
@@ -325,7 +332,9 @@ def test_a_service_migrates_and_back(cluster: Cluster, start: Callable[..., str]
     assert {B: HOSTS} == clusters_that_serve(cluster, web)
     assert f"bound to cluster {B} by a migration" in why(cluster, web)
     before = cluster.run_ids(web)[0]
-    cluster.client.tasks.Restart(task_pb2.RestartRequest(jobId={"value": web}, ranges=[{"from": 0, "to": 1}]))
+    cluster.client.tasks.Restart(
+        task_pb2.RestartRequest(jobId=peloton_pb2.JobID(value=web), ranges=[instance_range(0, 1)])
+    )
     cluster.wait(lambda: cluster.run_ids(web)[0] > before, "another run")
     wait_running(cluster, web, HOSTS)
     assert {B: HOSTS} == clusters_of(cluster, web)

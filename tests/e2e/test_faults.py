@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.model.ids import JobId
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell
 from tests.e2e.service import Service
@@ -107,7 +109,7 @@ def list_launched_twice(cluster: Cluster, job: str, pods: int = PODS) -> list[st
         launches: Counter[str] = Counter()
         duplicates = []
         for instance in range(pods):
-            for event in storage.pods.events(job, instance, None, 10):
+            for event in storage.pods.events(JobId(job), instance, None, 10):
                 if event.state == "LAUNCHED":
                     launches[f"{instance}-{event.run_id}"] += 1
                 if "duplicate" in event.message:
@@ -138,7 +140,7 @@ def test_a_host_that_dies_and_returns_is_used_again(cluster: Cluster) -> None:
     (lost, back) = [event for event in cluster.host_events(host) if event[0] in ("LEFT", "JOINED")][-2:]
     assert ("LEFT", True) == (lost[0], lost[1].endswith("its agent is no longer registered"))
     assert ("JOINED", True) == (back[0], back[1].startswith("Came back after "))
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
     assert cluster.finish(job) == "KILLED"
 
 

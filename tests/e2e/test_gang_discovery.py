@@ -14,6 +14,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.gang import gang_pb2
 from peloton.api.v0.task import task_pb2
 from tests.e2e.local import Cluster, bound_to, shell, temporary
+from tests.messages import instance_range
 
 SIZE = 3
 HOST_MANAGERS = {"local": "hostmgr", "kubernetes": "hostmgr-kubernetes"}
@@ -110,11 +111,13 @@ def test_members_meet(kind: str, cluster: Cluster, tmp_path: Path) -> None:
     check_met(cluster, tmp_path, job, generation)
     before = get_gang(cluster, job).revision
 
-    cluster.client.tasks.Restart(task_pb2.RestartRequest(jobId={"value": job}, ranges=[{"from": 1, "to": 2}]))  # type: ignore[arg-type]
+    cluster.client.tasks.Restart(
+        task_pb2.RestartRequest(jobId=peloton_pb2.JobID(value=job), ranges=[instance_range(1, 2)])
+    )
     cluster.wait(lambda: get_gang(cluster, job).generation == generation + 1, "the next generation")
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": SIZE}, "all of the gang running again")
 
     check_met(cluster, tmp_path, job, generation + 1)
     assert before != get_gang(cluster, job).revision
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
     assert cluster.finish(job) == "KILLED"

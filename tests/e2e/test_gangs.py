@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.model.ids import JobId
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell
 from tests.e2e.shared import FOUR_HOSTS, Lend
+from tests.messages import instance_range
 from tests.nightly import NIGHTLY
 
 pytestmark = pytest.mark.xdist_group("gangs")
@@ -24,14 +28,14 @@ def cluster(lend: Lend) -> Iterator[Cluster]:
         yield running
 
 
-def gang(size: int, seconds: float, cpu: float = 1, count: int = 0, **config: object) -> dict[str, object]:
+def gang(size: int, seconds: float, cpu: float = 1, count: int = 0, **config: object) -> dict[str, Any]:
     """Pods that run for so long, the first ``size`` of which are a gang."""
-    task = {"defaultConfig": shell(f"sleep {seconds}", cpu=cpu, memory=1), **config}
+    task: dict[str, Any] = {"defaultConfig": shell(f"sleep {seconds}", cpu=cpu, memory=1), **config}
     return {"instanceCount": count or size, "sla": {"minimumRunningInstances": size}, **task}
 
 
 def why(cluster: Cluster, job: str) -> str:
-    return str(cluster.client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId={"value": job})).text)
+    return str(cluster.client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job))).text)
 
 
 def launches(cluster: Cluster, job: str, size: int) -> dict[int, list[int]]:
@@ -40,7 +44,7 @@ def launches(cluster: Cluster, job: str, size: int) -> dict[int, list[int]]:
     try:
         found: dict[int, list[int]] = {}
         for instance in range(size):
-            for event in storage.pods.events(job, instance, None, 0):  # type: ignore[arg-type]
+            for event in storage.pods.events(JobId(job), instance, None, 0):
                 if event.state == "LAUNCHED":
                     found.setdefault(event.run_id, []).append(instance)
         return found
@@ -66,7 +70,7 @@ def test_a_gang_without_hosts_for_all_is_passed_by(cluster: Cluster) -> None:
     assert set(cluster.counts(four)) == {"PENDING"}
     assert launches(cluster, four, 4) == {}
 
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": filler}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=filler)))
     assert cluster.finish(four) == "SUCCEEDED"  # it is in backoff for a minute the second time
     assert launches(cluster, four, 4) == {1: [0, 1, 2, 3]}
 
@@ -76,8 +80,10 @@ def test_a_gang_is_retried_and_fails_as_one(cluster: Cluster) -> None:
     failed. The pod outside the gang is not affected."""
     pool = cluster.pool("retried")
     again = {"restartPolicy": {"maxFailures": 2}}
-    task = shell("sleep 60", cpu=1, memory=1, **again)
-    bad = {"instanceConfig": {"1": shell("sleep 3; exit 3", cpu=1, memory=1), "4": shell("sleep 1", cpu=1, memory=1)}}
+    task: dict[str, Any] = shell("sleep 60", cpu=1, memory=1, **again)
+    bad: dict[str, Any] = {
+        "instanceConfig": {"1": shell("sleep 3; exit 3", cpu=1, memory=1), "4": shell("sleep 1", cpu=1, memory=1)}
+    }
     job = cluster.submit(pool, **gang(4, 60, count=5, **bad) | {"defaultConfig": task})
 
     assert cluster.finish(job) == "FAILED"
@@ -94,11 +100,11 @@ def test_who_stops_a_member_stops_the_gang(cluster: Cluster) -> None:
     job = cluster.submit(pool, **gang(3, 600, count=4))
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 4}, "all running")
 
-    request = task_pb2.StopRequest(jobId={"value": job}, ranges=[{"from": 1, "to": 2}])  # type: ignore[arg-type]
+    request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job), ranges=[instance_range(1, 2)])
     assert list(cluster.client.tasks.Stop(request).stoppedInstanceIds) == [0, 1, 2]
 
     cluster.wait(lambda: cluster.counts(job) == {"KILLED": 3, "RUNNING": 1}, "the gang stopped")
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
     assert cluster.finish(job) == "KILLED"
 
 

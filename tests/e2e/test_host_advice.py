@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import peloton
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from tests.e2e.local import Cluster, bound_to, shell
 from tests.e2e.shared import BOTH_KINDS, LATENCY_PORT, Lend
@@ -74,7 +75,7 @@ def test_a_host_in_use_becomes_red_and_green_again(advised: Advised, kind: str) 
     job = cluster.submit(cluster.pool(f"busy-{kind}"), instanceCount=1, defaultConfig=busy(names[0], 1.0))
     idle = cluster.submit(cluster.pool(f"idle-{kind}"), instanceCount=1, defaultConfig=busy(names[1], 0.1))
     for one in (job, idle):
-        cluster.wait(lambda one=one: cluster.counts(one) == {"RUNNING": 1}, "its pod to run")  # type: ignore[misc]
+        cluster.wait(lambda one=one: cluster.counts(one) == {"RUNNING": 1}, "its pod to run")
 
     red = advised.wait_mark("RED", "host", names[0])
 
@@ -84,7 +85,7 @@ def test_a_host_in_use_becomes_red_and_green_again(advised: Advised, kind: str) 
     assert marked in CliRunner().invoke(peloton, ["-a", cluster.local.address, "host", "query"]).stdout
     assert ["GREEN"] == [row[0] for row in advised.rows() if row[2] == names[1]]
     for one in (job, idle):
-        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": one}))
+        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=one)))
         assert "KILLED" == cluster.finish(one)
     advised.wait_mark("GREEN", "host", names[0])
 
@@ -127,5 +128,5 @@ def test_a_slow_service_becomes_red_and_green_again(advised: Advised, kind: str)
     cluster.wait(lambda: is_marked("RED", 400), "the service to be red")
     assert "p99 400 ms, red from 250 ms" in " ".join(advised.wait_mark("RED", "service", job))
     cluster.wait(lambda: is_marked("GREEN", 20), "the service to be green")
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
     assert "KILLED" == cluster.finish(job)

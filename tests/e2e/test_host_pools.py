@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import peloton
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.api.v0.mover import mover_pb2
@@ -74,7 +75,7 @@ def job(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     job = cluster.submit(pool, instanceCount=PODS, defaultConfig=task, sla={"preemptible": True})
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all pods running")
     yield job
-    stop = task_pb2.StopRequest(jobId={"value": job})
+    stop = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job))
     cluster.wait(lambda: bool(cluster.client.tasks.Stop(stop)), "a call that stops it")
     assert cluster.finish(job) == "KILLED"
 
@@ -209,6 +210,6 @@ def test_host_pools_by_the_command_line(either: Cluster) -> None:
     cli(cluster, "host", "pool", "delete", "dense")
     assert "default" == host_pools(cluster)[host]
     assert {"RUNNING": 1} == cluster.counts(batch)  # it stays
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": batch}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=batch)))
     assert "KILLED" == cluster.finish(batch)
     cli(cluster, "host", "pool", "move", host, "--to", "batch")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from services.hostmgr.mesos.operator import Operator
 from tests.e2e.local import Cluster, bound_to, shell
@@ -39,7 +41,7 @@ def test_pods_of_a_host_that_mesos_drains_move(cluster: Cluster) -> None:
     """A batch job that allows no failure and a service run on elsewhere, say why they moved, and count nothing; the
     host takes pods again once it is reactivated."""
     pool = cluster.pool("drained")
-    spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
+    spread: dict[str, Any] = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
     batch = cluster.submit(pool, instanceCount=6, defaultConfig=shell("sleep 1000", cpu=0.2), **spread)
     cluster.wait(lambda: cluster.counts(batch) == {"RUNNING": 6}, "the job to run")
     service = Service(cluster, pool, 3).create().wait_running()  # at once both would be given hosts of their own
@@ -57,10 +59,10 @@ def test_pods_of_a_host_that_mesos_drains_move(cluster: Cluster) -> None:
     assert {0} == {task.runtime.failureCount for task in after.values()}
     assert moved == {i for i, run in cluster.run_ids(batch).items() if run > 1}
     events = task_pb2.GetPodEventsRequest(
-        jobId={"value": batch}, instanceId=min(moved), runId=f"{batch}-{min(moved)}-1"
+        jobId=peloton_pb2.JobID(value=batch), instanceId=min(moved), runId=f"{batch}-{min(moved)}-1"
     )
-    reported = [event for event in cluster.client.tasks.GetPodEvents(events).result if event.actualState == "KILLED"]
-    assert ["REASON_AGENT_DRAINING"] == [event.reason for event in reported]
+    killed = [event for event in cluster.client.tasks.GetPodEvents(events).result if event.actualState == "KILLED"]
+    assert ["REASON_AGENT_DRAINING"] == [event.reason for event in killed]
     cluster.wait(lambda: "drained" in cluster.list_avoided().get(host, ""), "the host to be shown as drained")
 
     ask(cluster, "REACTIVATE_AGENT", host)
@@ -73,5 +75,5 @@ def test_pods_of_a_host_that_mesos_drains_move(cluster: Cluster) -> None:
     again = cluster.submit(pool, instanceCount=1, defaultConfig=shell("true", **bound_to("hostname", host)))
     assert "SUCCEEDED" == cluster.finish(again)
     service.stop()
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": batch}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=batch)))
     assert "KILLED" == cluster.finish(batch)

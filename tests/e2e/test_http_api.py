@@ -14,6 +14,7 @@ import pytest
 from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool.respool_pb2 import GetRequest
 from tests.e2e.shared import THREE_HOSTS, Lend
+from tests.present import require
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text(encoding="utf-8")
 JOB = "91b1b8e5-2ba8-41e7-bc23-0242ac11000e"
@@ -34,7 +35,7 @@ def calls() -> dict[str, str]:
         for text in re.split(r"^(?=curl |pool=)", block, flags=re.MULTILINE)
         if "curl -s" in text
     ]
-    return {re.search(r"\$api/\S*?(\w+/\w+|openapi\.json)\s", text)[1]: text for text in texts}  # type: ignore[index]
+    return {require(re.search(r"\$api/\S*?(\w+/\w+|openapi\.json)\s", text))[1]: text for text in texts}
 
 
 def test_the_page_of_the_http_api_does_what_it_says(lend: Lend) -> None:

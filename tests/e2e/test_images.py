@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from google.protobuf.json_format import ParseDict
 
 from cli.main import peloton
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
@@ -69,7 +70,10 @@ class Web:
         self.cluster, self.name = cluster, name
         label = {"key": "service", "value": name}
         rule = {"kind": "TASK", "condition": "CONDITION_LESS_THAN", "label": label, "requirement": 1}
-        self._task = {"labels": [label], "constraint": {"type": "LABEL_CONSTRAINT", "labelConstraint": rule}}
+        self._task: dict[str, Any] = {
+            "labels": [label],
+            "constraint": {"type": "LABEL_CONSTRAINT", "labelConstraint": rule},
+        }
         config = self._config("1")
         self.id = cluster.submit(cluster.pool(name), name=name, type="SERVICE", instanceCount=4, defaultConfig=config)
         self.wait_running()
@@ -80,18 +84,25 @@ class Web:
 
     def _config(self, version: str, healthy_when: str = "") -> dict[str, Any]:
         docker = {"type": "DOCKER", "docker": {"image": self.image(version)}}
-        check = {"commandCheck": {"command": f"test -e {healthy_when}"}, "type": "COMMAND", "intervalSecs": 1}
+        check: dict[str, Any] = {
+            "commandCheck": {"command": f"test -e {healthy_when}"},
+            "type": "COMMAND",
+            "intervalSecs": 1,
+        }
         check |= {"enabled": True, "maxConsecutiveFailures": 1_000, "timeoutSecs": 10}
-        return shell("sleep 1000", container=docker, **({"healthCheck": check} if healthy_when else {}), **self._task)
+        health: dict[str, Any] = {"healthCheck": check} if healthy_when else {}
+        return shell("sleep 1000", container=docker, **health, **self._task)
 
     def update(self, version: str, batch_size: int = 0, healthy_when: str = "") -> None:
         """Update the service in place."""
-        job = self.cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": self.id})).jobInfo
+        job = self.cluster.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=self.id))).jobInfo
         job.config.defaultConfig.Clear()
         ParseDict(self._config(version, healthy_when), job.config.defaultConfig)
         asked = update_pb2.UpdateConfig(batchSize=batch_size, inPlace=True)
         self.cluster.client.updates.CreateUpdate(
-            update_svc_pb2.CreateUpdateRequest(jobId={"value": self.id}, jobConfig=job.config, updateConfig=asked)
+            update_svc_pb2.CreateUpdateRequest(
+                jobId=peloton_pb2.JobID(value=self.id), jobConfig=job.config, updateConfig=asked
+            )
         )
 
     def roll_back(self, *flags: str) -> None:
@@ -105,7 +116,7 @@ class Web:
     def wait_running(self, run: int = 1) -> None:
         """All instances run, for the so-manieth time, and no update is under way."""
         runs, states = dict.fromkeys(range(4), run), dict.fromkeys(range(4), "RUNNING")
-        look = update_svc_pb2.ListUpdatesRequest(jobID={"value": self.id})
+        look = update_svc_pb2.ListUpdatesRequest(jobID=peloton_pb2.JobID(value=self.id))
 
         def is_done() -> bool:
             updates = self.cluster.client.updates.ListUpdates(look).updateInfo  # the first run is none

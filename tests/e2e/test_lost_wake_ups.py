@@ -76,7 +76,7 @@ def test_roles_that_start_wake_no_idle_job(cluster: Cluster, pool: str, storage:
         since = len(cluster.log)
         cluster.kill(role)
         cluster.wait(
-            lambda role=role, said=said, since=since: any(  # type: ignore[misc]
+            lambda role=role, said=said, since=since: any(
                 line.startswith(f"{role}:") and said in line for line in cluster.log[since:]
             ),
             f"a {role} that has started again",

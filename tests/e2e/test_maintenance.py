@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import grpc
 import pytest
 from click.testing import CliRunner
 
 from cli.main import peloton
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2 as pb
 from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.model.ids import ROOT_POOL_ID
+from peloton.model.ids import ROOT_POOL_ID, JobId
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell
 from tests.e2e.shared import SIMULATED, Lend
@@ -46,7 +48,7 @@ def job(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     job = cluster.submit(pool, instanceCount=PODS, defaultConfig=task)
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": PODS}, "all pods running")
     yield job
-    stop = task_pb2.StopRequest(jobId={"value": job})
+    stop = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job))
     cluster.wait(
         lambda: bool(cluster.client.tasks.Stop(stop)), "a call that stops it"
     )  # a killed process may not respond yet
@@ -70,8 +72,11 @@ def run_elsewhere(cluster: Cluster, job: str, host: str) -> bool:
 def states(cluster: Cluster) -> dict[str, tuple[str, str]]:
     """Host -> state, goal."""
     infos = cluster.client.hosts.QueryHosts(host_svc_pb2.QueryHostsRequest()).host_infos
-    name = host_pb2.HostState.Name
-    return {i.hostname: tuple(name(s).removeprefix("HOST_STATE_") for s in (i.state, i.goal_state)) for i in infos}
+
+    def name(state: host_pb2.HostState.ValueType) -> str:
+        return host_pb2.HostState.Name(state).removeprefix("HOST_STATE_")
+
+    return {info.hostname: (name(info.state), name(info.goal_state)) for info in infos}
 
 
 def wait_state(cluster: Cluster, state: str, *hosts: str) -> None:
@@ -82,7 +87,7 @@ def query_maintenance(cluster: Cluster) -> dict[str, pb.HostMaintenance]:
     return {host.hostname: host for host in cluster.client.maintenance.Query(pb.QueryRequest()).hosts}
 
 
-def start(cluster: Cluster, *hosts: str, **options: object) -> list[str]:
+def start(cluster: Cluster, *hosts: str, **options: Any) -> list[str]:
     """Start a maintenance; return what hosts wait for, each in its place."""
     answer = cluster.client.maintenance.Start(pb.StartRequest(hostnames=hosts, **options))
     return [host.waiting_for for host in answer.hosts]
@@ -192,7 +197,7 @@ def test_a_gang_leaves_whole_and_comes_back_whole(cluster: Cluster) -> None:
     assert cluster.run_ids(gang) == dict.fromkeys(range(3), 2)
     assert host not in hosts_of(cluster, gang)
     complete(cluster, host)
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": gang}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=gang)))
     assert cluster.finish(gang) == "KILLED"
 
 
@@ -200,7 +205,7 @@ def failures_of_evicted(cluster: Cluster, job: str) -> dict[int, int]:
     """Instances that a maintenance evicted -> failures counted."""
     storage = Storage(cluster.local.database)
     try:
-        pods = storage.pods.page(job)  # type: ignore[arg-type]
+        pods = storage.pods.page(JobId(job))
         events = {pod.instance_id: storage.pods.events(pod.job_id, pod.instance_id, None, 0) for pod in pods}
         reason = "EvictionReason_HOST_MAINTENANCE"
         return {p.instance_id: p.failure_count for p in pods if any(e.reason == reason for e in events[p.instance_id])}
@@ -298,7 +303,7 @@ def test_bad_input(method: str, request_: object, code: str, text: str, cluster:
     with pytest.raises(grpc.RpcError) as refused:
         getattr(cluster.client.maintenance, method)(asked)
 
-    assert (refused.value.code().name, refused.value.details()) == (code, text)  # type: ignore[attr-defined]
+    assert (refused.value.code().name, refused.value.details()) == (code, text)
     assert query_maintenance(cluster) == {}
 
 
@@ -310,7 +315,7 @@ def test_there_are_no_host_pools(what: str, cluster: Cluster) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         getattr(cluster.client.hosts, what)(request)
 
-    assert (refused.value.code().name, refused.value.details()) == ("UNIMPLEMENTED", "host pools not enabled")  # type: ignore[attr-defined]
+    assert (refused.value.code().name, refused.value.details()) == ("UNIMPLEMENTED", "host pools not enabled")
 
 
 def test_bad_input_of_v0(cluster: Cluster) -> None:
@@ -318,7 +323,7 @@ def test_bad_input_of_v0(cluster: Cluster) -> None:
     hosts, known = cluster.client.hosts, next(iter(states(cluster)))
     start_, complete_ = host_svc_pb2.StartMaintenanceRequest, host_svc_pb2.CompleteMaintenanceRequest
     unknown = "host is not a Peloton agent"
-    refused = {
+    refused: dict[tuple[str, str], Callable[[], object]] = {
         ("ABORTED", f"{unknown}: nowhere"): lambda: hosts.StartMaintenance(start_(hostname="nowhere")),
         ("NOT_FOUND", "Host is not DOWN"): lambda: hosts.CompleteMaintenance(complete_(hostname=known)),
         ("ABORTED", f"{unknown}: a; {unknown}: b"): lambda: hosts.StartMaintenance(start_(hostnames=["a", "b"])),
@@ -328,5 +333,5 @@ def test_bad_input_of_v0(cluster: Cluster) -> None:
     for expected, call in refused.items():
         with pytest.raises(grpc.RpcError) as error:
             call()
-        assert (error.value.code().name, error.value.details()) == expected  # type: ignore[attr-defined]
+        assert (error.value.code().name, error.value.details()) == expected
     assert query_maintenance(cluster) == {}

@@ -33,7 +33,7 @@ def test_pods_run_on_while_the_master_is_away(lend: Lend, tmp_path: Path) -> Non
         ends = cluster.submit(pool, instanceCount=4, defaultConfig=until("early"))
         stays = cluster.submit(pool, instanceCount=2, defaultConfig=until("late"))
         for job, count in ((ends, 4), (stays, 2)):
-            cluster.wait(lambda j=job, n=count: cluster.counts(j) == {"RUNNING": n}, "pods that run")  # type: ignore[misc]
+            cluster.wait(lambda j=job, n=count: cluster.counts(j) == {"RUNNING": n}, "pods that run")
         cluster.wait(lambda: len(pids("late")) == 2, "their processes")
         before = pids("late")
 

@@ -15,6 +15,7 @@ from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.model.ids import JobId
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
 from tests.nightly import nightly
@@ -43,7 +44,11 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
 
 def pool(cluster: Cluster) -> str:
     """Revocable pods may borrow all of its memory and disk."""
-    config = respool_pb2.ResourcePoolConfig(name="shared", parent={"value": "root"}, slackLimit={"maxPercent": 100})
+    config = respool_pb2.ResourcePoolConfig(
+        name="shared",
+        parent=peloton_pb2.ResourcePoolID(value="root"),
+        slackLimit=respool_pb2.SlackLimit(maxPercent=100),
+    )
     for kind, amount in (("cpu", 0.2), ("memory", 512), ("disk", 4096)):
         config.resources.add(kind=kind, reservation=amount, limit=amount, share=1)
     answer = cluster.client.respools.CreateResourcePool(respool_pb2.CreateRequest(config=config))
@@ -61,7 +66,7 @@ def evictions(cluster: Cluster, job: str) -> list[tuple[int, str, str]]:
     try:
         return [
             (pod.instance_id, event.message, event.reason)
-            for pod in storage.pods.page(job)  # type: ignore[arg-type]
+            for pod in storage.pods.page(JobId(job))
             for event in storage.pods.events(pod.job_id, pod.instance_id, None, 0)
             if event.state == "PREEMPTING"
         ]

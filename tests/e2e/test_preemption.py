@@ -12,6 +12,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.gang import gang_pb2
 from peloton.api.v0.history import history_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.model.ids import JobId
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell
 from tests.e2e.shared import SIMULATED, Lend
@@ -26,13 +27,13 @@ def cluster(lend: Lend) -> Iterator[Cluster]:
         yield running
 
 
-def pods(count: int, **config: object) -> dict[str, object]:
+def pods(count: int, **config: object) -> dict[str, Any]:
     """``count`` pods of one cpu that run until they are stopped."""
     return {"instanceCount": count, "defaultConfig": shell("sleep 1000", cpu=1, memory=1), **config}
 
 
 def stop(cluster: Cluster, job: str) -> None:
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
     assert cluster.finish(job) == "KILLED"
 
 
@@ -45,7 +46,7 @@ def list_evicted(cluster: Cluster, job: str) -> list[int]:
     storage = Storage(cluster.local.database)
     try:
         found = []
-        for pod in storage.pods.page(job):  # type: ignore[arg-type]
+        for pod in storage.pods.page(JobId(job)):
             reported = [e for e in storage.pods.events(pod.job_id, pod.instance_id, None, 0) if e.state == "PREEMPTING"]
             assert pod.failure_count == 0
             found += [pod.instance_id] * len(reported)
@@ -77,7 +78,9 @@ def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
     assert sorted(list_evicted(cluster, big)) == list(range(cpus - half, cpus))
     assert cluster.run_ids(big) == {i: 1 if i < cpus - half else 2 for i in range(cpus)}
     events = cluster.client.tasks.GetPodEvents(
-        task_pb2.GetPodEventsRequest(jobId={"value": big}, instanceId=cpus - 1, runId=f"{big}-{cpus - 1}-1")
+        task_pb2.GetPodEventsRequest(
+            jobId=peloton_pb2.JobID(value=big), instanceId=cpus - 1, runId=f"{big}-{cpus - 1}-1"
+        )
     ).result
     reported = next(event for event in events if event.actualState == "PREEMPTING")
     assert reported.reason == "EvictionReason_PREEMPTION"
@@ -166,7 +169,7 @@ def delete_pools(cluster: Cluster, *paths: str) -> None:
     from peloton.api.v0.respool import respool_pb2
 
     for path in paths:
-        request = respool_pb2.DeleteRequest(path={"value": path})
+        request = respool_pb2.DeleteRequest(path=respool_pb2.ResourcePoolPath(value=path))
         refused = respool_pb2.DeleteResponse.Error()
 
         def is_deleted(request: respool_pb2.DeleteRequest = request, refused: Any = refused) -> bool:

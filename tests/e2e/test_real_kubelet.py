@@ -18,8 +18,9 @@ from tests.conformance.kubernetes.lives import GREEDY, IN_CONTAINERS, LIVES, REC
 from tests.e2e import image_story
 from tests.e2e.local import TIMEOUT_S, Cluster, shell, temporary
 from tests.e2e.service import Service
-from tests.e2e.test_kubernetes import failures_of, state_of, stop
+from tests.e2e.test_kubernetes import state_of
 from tests.e2e.test_real_kubernetes import RealKubernetes
+from tests.e2e.workloads import failures_of, stop
 from tests.kubernetes.client import Client, Json
 from tests.kubernetes.deployment import host_manager_of
 from tests.kubernetes.kubelet import NODE, Machine

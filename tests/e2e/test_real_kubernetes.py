@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from services.lab.local.kubernetes import LocalKubernetes
 from tests.e2e.drains import drain_by_another_client
@@ -88,7 +89,7 @@ def test_a_gang(cluster: Cluster, pool: str) -> None:
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 3}, "the gang running")
     assert dict.fromkeys(NODES, 1) == _hosts(cluster, job)
 
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
 
     assert "KILLED" == cluster.finish(job)
 

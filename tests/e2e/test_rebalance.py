@@ -71,7 +71,7 @@ class Rebalanced:
         for job in jobs:
             with_changes = ["-a", self.cluster.local.address, "job", "stop", job]
             assert 0 == CliRunner().invoke(peloton, with_changes).exit_code
-            self.cluster.wait(lambda job=job: set(self.cluster.counts(job)) == {"KILLED"}, "its end")  # type: ignore[misc]
+            self.cluster.wait(lambda job=job: set(self.cluster.counts(job)) == {"KILLED"}, "its end")
 
 
 @pytest.fixture(params=KINDS)

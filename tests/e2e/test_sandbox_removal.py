@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from tests.e2e.local import Cluster, shell
 from tests.e2e.shared import THREE_HOSTS, Lend
@@ -31,7 +32,7 @@ def test_sandboxes_go_with_their_job(cluster: Cluster) -> None:
     assert ["SUCCEEDED", "SUCCEEDED"] == [cluster.finish(job) for job in (goes, stays)]
     assert [3, 3] == [len(sandboxes(job)) for job in (goes, stays)]
 
-    cluster.client.jobs.Delete(job_pb2.DeleteRequest(id={"value": goes}))
+    cluster.client.jobs.Delete(job_pb2.DeleteRequest(id=peloton_pb2.JobID(value=goes)))
     cluster.wait(lambda: not sandboxes(goes), "the end of the sandboxes")
 
     assert 3 == len(sandboxes(stays))

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import peloton
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from tests.e2e.local import TIMEOUT_S, Cluster, shell
 from tests.e2e.service import Service
@@ -54,7 +55,7 @@ def test_a_job_has_its_secret(cluster: Cluster, pool: str, tmp_path: Path) -> No
 
     assert "SUCCEEDED" == cluster.finish(job)
     assert "OPEN SESAME" in cluster.log_of(job)
-    answer = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job}))
+    answer = cluster.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job)))
     assert ["/run/key"] == [one.path for one in answer.secrets]
     texts = [answer.SerializeToString(), run(cluster, "job", "get", job).output.encode()]
     assert [False] * 4 == [data in text for text in texts for data in (b"sesame", b64encode(b"open sesame"))]

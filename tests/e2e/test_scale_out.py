@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from peloton.api.v0 import peloton_pb2 as v0_peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -37,7 +38,7 @@ def test_the_parts_have_names_and_ports_of_their_own(cluster: Cluster) -> None:
     """A cluster has two workers, two APIs at two ports, one of everything else; each API shows what the other
     stores."""
     job = cluster.submit(cluster.pool("names"), defaultConfig=shell("sleep 1"), instanceCount=1)
-    request = job_pb2.GetRequest(id={"value": job})
+    request = job_pb2.GetRequest(id=v0_peloton_pb2.JobID(value=job))
     first, second = clients(cluster)
     with first, second:
         reported = [client.jobs.Get(request).jobInfo.id.value for client in (first, second)]
@@ -53,7 +54,7 @@ def test_jobs_survive_the_death_of_a_worker_and_an_api(cluster: Cluster) -> None
     cluster.stop_part("api", now=True)
 
     for number, job in enumerate(jobs):
-        cluster.wait(lambda job=job: _submit(cluster, pool, job), f"job {job} stored")  # type: ignore[misc]
+        cluster.wait(lambda job=job: _submit(cluster, pool, job), f"job {job} stored")
         if number == JOBS // 2:
             cluster.stop_part("worker-2", now=True)
 
@@ -66,7 +67,7 @@ def test_jobs_survive_the_death_of_a_worker_and_an_api(cluster: Cluster) -> None
 def _submit(cluster: Cluster, pool: str, job: str) -> bool:
     """Repeated with the same id when the answer was lost; then it exists already."""
     config = job_config(pool, instanceCount=PODS, defaultConfig=shell("sleep 1"))
-    answer = cluster.client.jobs.Create(job_pb2.CreateRequest(id={"value": job}, config=config))
+    answer = cluster.client.jobs.Create(job_pb2.CreateRequest(id=v0_peloton_pb2.JobID(value=job), config=config))
     return bool(answer.jobId.value or answer.error.HasField("alreadyExists"))
 
 
@@ -111,7 +112,7 @@ def rest_of(stream: Any, revision: int) -> tuple[int, grpc.StatusCode]:
         for answer in stream:
             revision = answer.revision
     except grpc.RpcError as error:
-        return revision, error.code()  # type: ignore[attr-defined]
+        return revision, error.code()
     raise AssertionError("the watch has ended well")
 
 

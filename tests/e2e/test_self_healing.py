@@ -71,12 +71,12 @@ def test_what_is_sick_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
 
     sick.touch()
     for service in services:
-        service.wait(lambda service=service: service.pods()[0].message == THROTTLED, "the wait")  # type: ignore[misc]
+        service.wait(lambda service=service: service.pods()[0].message == THROTTLED, "the wait")
     sick.unlink()
 
     for service in services:
-        service.wait(lambda service=service: service.runs() == {0: 2}, "the next run")  # type: ignore[misc]
-        service.wait(lambda service=service: health(service) == HEALTHY, "a healthy run")  # type: ignore[misc]
+        service.wait(lambda service=service: service.runs() == {0: 2}, "the next run")
+        service.wait(lambda service=service: health(service) == HEALTHY, "a healthy run")
         assert service.pods()[0].failure_count == 1
         (*_, began), ended = service.events(0, 2), service.events(0, 1)
         assert "HEALTH_STATE_UNHEALTHY" in [event.healthy for event in ended]

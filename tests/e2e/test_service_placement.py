@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import peloton
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
@@ -50,11 +51,11 @@ def why(cluster: Cluster, job: str) -> dict[str, Any]:
 
 def stop(cluster: Cluster, *jobs: str) -> None:
     for job in jobs:
-        current = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job})).jobInfo
+        current = cluster.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job))).jobInfo
         cluster.client.jobs.Stop(
-            job_pb2.StopRequest(id={"value": job}, resourceVersion=current.config.changeLog.version)
+            job_pb2.StopRequest(id=peloton_pb2.JobID(value=job), resourceVersion=current.config.changeLog.version)
         )
-        cluster.wait(lambda job=job: set(cluster.counts(job)) == {"KILLED"}, "all stopped")  # type: ignore[misc]
+        cluster.wait(lambda job=job: set(cluster.counts(job)) == {"KILLED"}, "all stopped")
 
 
 def test_one_pod_per_host(cluster: Cluster) -> None:
@@ -93,10 +94,12 @@ def test_an_update_in_place_while_others_want_the_capacity(cluster: Cluster) -> 
     batch = cluster.submit(cluster.pool("batch"), instanceCount=1, defaultConfig=shell("sleep 1000", cpu=2))
     cluster.wait(lambda: bool(why(cluster, batch)), "the batch pod admitted without a host")
 
-    config = cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": web})).jobInfo.config
+    config = cluster.client.jobs.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=web))).jobInfo.config
     config.defaultConfig.command.value = "sleep 2000"
     asked = update_pb2.UpdateConfig(batchSize=1, inPlace=True)
-    request = update_svc_pb2.CreateUpdateRequest(jobId={"value": web}, jobConfig=config, updateConfig=asked)
+    request = update_svc_pb2.CreateUpdateRequest(
+        jobId=peloton_pb2.JobID(value=web), jobConfig=config, updateConfig=asked
+    )
     update_id = cluster.client.updates.CreateUpdate(request).updateID
 
     look = update_svc_pb2.GetUpdateRequest(updateId=update_id)  # counts of the job may be older

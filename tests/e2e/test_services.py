@@ -14,6 +14,7 @@ import pytest
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from tests.e2e.local import TIMEOUT_S, Cluster
@@ -63,7 +64,7 @@ def make(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Make]:
     for service in made:
         if service.pods():
             _delete(service)
-            service.wait(lambda service=service: not service.pods(), "the end of its pods")  # type: ignore[misc]
+            service.wait(lambda service=service: not service.pods(), "the end of its pods")
 
 
 def _delete(service: Service) -> None:
@@ -71,7 +72,7 @@ def _delete(service: Service) -> None:
     try:
         service.delete(force=True)
     except grpc.RpcError as error:
-        if error.code() is not grpc.StatusCode.NOT_FOUND:  # type: ignore[attr-defined]
+        if error.code() is not grpc.StatusCode.NOT_FOUND:
             raise
 
 
@@ -218,7 +219,7 @@ def is_gone(service: Service) -> bool:
     try:
         service.get()
     except grpc.RpcError as error:
-        return error.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
+        return error.code() is grpc.StatusCode.NOT_FOUND
     return False
 
 
@@ -293,8 +294,8 @@ def test_a_wrong_version_is_refused(make: Make) -> None:
     for version in ("1-1-2", "2-1-1", "nonsense"):
         with pytest.raises(grpc.RpcError) as error:
             service.replace(NEWER, version=version)
-        assert error.value.code() is grpc.StatusCode.ABORTED  # type: ignore[attr-defined]
-        assert "unexpected entity version" in str(error.value.details())  # type: ignore[attr-defined]
+        assert error.value.code() is grpc.StatusCode.ABORTED
+        assert "unexpected entity version" in str(error.value.details())
 
     assert service.get() == before
 
@@ -326,7 +327,7 @@ class Watcher:
     def __init__(self, cluster: Cluster, service: Service, after: int = 0) -> None:
         wanted = watch_pb2.PodFilter(job_id=peloton_pb2.JobID(value=service.id))
         self.stream = cluster.client.watches.Watch(watch_svc_pb2.WatchRequest(start_revision=after, pod_filter=wanted))
-        self.revisions, self.last = list[int](), dict[int, object]()
+        self.revisions, self.last = list[int](), dict[int, pod_pb2.PodStatus]()
         self.has_answered = threading.Event()
         self.end: grpc.StatusCode | None = None
         self.thread = threading.Thread(target=self._read, name="watcher")
@@ -339,7 +340,7 @@ class Watcher:
                     self.last[int(pod.pod_name.value.rpartition("-")[2])] = pod.status
                     self.revisions.append(answer.revision)
         except grpc.RpcError as error:
-            self.end = error.code()  # type: ignore[attr-defined]
+            self.end = error.code()
 
     def start(self) -> Watcher:
         self.thread.start()
@@ -352,7 +353,7 @@ class Watcher:
         assert self.end is grpc.StatusCode.CANCELLED
 
     def versions(self) -> dict[int, int]:
-        return {i: int(pod.version.value.partition("-")[0]) for i, pod in self.last.items()}  # type: ignore[attr-defined]
+        return {i: int(pod.version.value.partition("-")[0]) for i, pod in self.last.items()}
 
     def has_seen_version(self, version: int) -> Callable[[], bool]:
         return lambda: version in self.versions().values()

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from google.protobuf.json_format import MessageToDict
 
 from cli.main import peloton
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.task import task_pb2
 from tests.e2e.local import Cluster, bound_to, job_config, shell, temporary
@@ -57,7 +58,7 @@ def create(cluster: Cluster, path: str, file: Path, count: int, task: dict[str, 
 
 
 def why(cluster: Cluster, job: str) -> str:
-    return str(cluster.client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId={"value": job})).text)
+    return str(cluster.client.explain.JobWhy(explain_pb2.JobWhyRequest(jobId=peloton_pb2.JobID(value=job))).text)
 
 
 def ordinary(cluster: Cluster, pool: str, cpu: float = 1) -> str:
@@ -68,7 +69,7 @@ def test_a_plan_says_which_pods_find_a_host_now(cluster: Cluster, file: Path) ->
     """A plan says which pods find a host, and is right: the others wait for one, for the reason in the plan. Nothing is
     created by it. The test comes first in this module, while nothing else waits."""
     pool = cluster.pool("planned")
-    spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
+    spread: dict[str, Any] = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
     half = shell("sleep 600", cpu=2, memory=1)
     filler = cluster.submit(pool, instanceCount=HOSTS - 1, defaultConfig=half, **spread)
     cluster.wait(lambda: cluster.counts(filler) == {"RUNNING": HOSTS - 1}, "all hosts but one half full")
@@ -98,7 +99,7 @@ def test_a_plan_says_which_pods_find_a_host_now(cluster: Cluster, file: Path) ->
     cluster.wait(lambda: cluster.counts(job).get("RUNNING") == 1, "the pod that has a host")
     cluster.wait(lambda: f"admitted, but {missing}" in why(cluster, job), "what placement says of the others")
     for each in (job, filler):
-        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": each}))
+        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=each)))
         assert cluster.finish(each) == "KILLED"
 
 
@@ -118,7 +119,7 @@ def test_a_constraint_that_no_host_meets(cluster: Cluster, file: Path) -> None:
     assert "in backoff for" in run(cluster, "respool", "why", "/nowhere").stdout
     tries = r"queued again, (1 attempt|\d+ attempts) failed, the next in \d+ s: "
     assert re.fullmatch(tries + "0 of 4 hosts meet the constraint label rack=z", cluster.task(stuck).runtime.message)
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": stuck}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=stuck)))
     assert cluster.finish(stuck) == "KILLED"
 
 
@@ -179,7 +180,7 @@ def test_two_jobs_that_wait_for_an_empty_host(tmp_path: Path) -> None:
     leave time to a job behind them."""
     with Cluster(temporary(tmp_path, simulate=2, environment={"PELOTON_POD_PLACEMENT_TIMEOUT_S": "20"})) as cluster:
         cluster.wait(lambda: cluster.capacity() == 2 * CPUS, "all hosts")
-        spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
+        spread: dict[str, Any] = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
         filler = cluster.submit(
             cluster.pool("other"), instanceCount=2, defaultConfig=shell("sleep 600", cpu=1, memory=1), **spread
         )
@@ -197,7 +198,7 @@ def test_hosts_that_do_not_become_free_in_time(tmp_path: Path) -> None:
     with Cluster(temporary(tmp_path, simulate=2, environment={"PELOTON_POD_PLACEMENT_TIMEOUT_S": "3"})) as cluster:
         cluster.wait(lambda: cluster.capacity() == 2 * CPUS, "all hosts")
         other = cluster.pool("other")
-        spread = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
+        spread: dict[str, Any] = {"placementStrategy": "PLACEMENT_STRATEGY_SPREAD_JOB"}
         filler = cluster.submit(other, instanceCount=2, defaultConfig=shell("sleep 600", cpu=2, memory=1), **spread)
         cluster.wait(lambda: cluster.counts(filler) == {"RUNNING": 2}, "hosts that are half full")
         pool = cluster.pool("late", cpu=4)
@@ -206,5 +207,5 @@ def test_hosts_that_do_not_become_free_in_time(tmp_path: Path) -> None:
         assert ": no host found in 3 s: 1 pod without a host" in cluster.task(late).runtime.message
         assert cluster.finish(ordinary(cluster, pool, cpu=2), AT_ONCE_S) == "SUCCEEDED"
 
-        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": filler}))
+        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=filler)))
         assert cluster.finish(late) == "SUCCEEDED"

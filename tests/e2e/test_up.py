@@ -30,7 +30,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     with quick_cli(tmp_path_factory.mktemp("up"), "services.lab.local.cluster") as folder:
 
         def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-            command = [folder / "peloton", "up", "--port", "0", *arguments]
+            command = [str(folder / "peloton"), "up", "--port", "0", *arguments]
             return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
         yield run

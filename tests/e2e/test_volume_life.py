@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -72,7 +73,7 @@ class Life:
         self.tell(lambda: self.service.delete(force=True))
         self.service.wait(lambda: len(self.service.volumes(orphaned=True)) == INSTANCES, "the volumes to be orphans")
         for volume_id in ids.values():
-            self.tell(lambda volume_id=volume_id: self.delete(volume_id))  # type: ignore[misc]
+            self.tell(partial(self.delete, volume_id))
         self.kill_when(self.host_manager, self.some_volumes(lambda there: INSTANCES - there, least=0))
         self.service.wait(lambda: not self.service.volumes(), "the end of the volumes")
         assert [] == self.folders("*")
@@ -122,7 +123,7 @@ class Life:
         assert set(range(INSTANCES)) == set(ids)
         for instance, volume_id in ids.items():
             [folder] = self.folders(volume_id)
-            self.cluster.wait(lambda folder=folder: (folder / "runs").exists(), "the first line")  # type: ignore[misc]
+            self.cluster.wait(lambda folder=folder: (folder / "runs").exists(), "the first line")
             lines = (folder / "runs").read_text().split()
             assert {f"{self.service.id}-{instance}"} == set(lines)
             assert len(lines) >= self.lines.get(volume_id, 1)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.model.ids import JobId
 from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell
 from tests.e2e.service import SLEEP, Service
 
 
 def stop(cluster: Cluster, job: str) -> None:
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
     assert cluster.finish(job) == "KILLED"
 
 
 def failures_of(cluster: Cluster, job: str) -> int:
     storage = Storage(cluster.local.database)
     try:
-        return sum(pod.failure_count for pod in storage.pods.page(job))  # type: ignore[arg-type]
+        return sum(pod.failure_count for pod in storage.pods.page(JobId(job)))
     finally:
         storage.close()
 
