@@ -55,7 +55,7 @@ def live(address: str) -> None:
 
 
 def process_of_one(client: Client) -> int:
-    return min(client.run(os.getpid).values())
+    return int(min(client.run(os.getpid).values()))
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

@@ -10,7 +10,9 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TextIO
 from urllib.request import urlopen
 
 import numpy as np
@@ -26,7 +28,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.streams: list = []
+        self.streams: list[TextIO] = []
 
     def begin(self) -> None:
         """Enter the first round with the rank that the driver has given to the process."""
@@ -54,14 +56,14 @@ class World:
         except OSError as error:
             raise HorovodInternalError(error) from error
 
-    def _gather(self, place: Path) -> list:
+    def _gather(self, place: Path) -> list[TextIO]:
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.settimeout(PATIENCE_S)
             place.with_suffix(".partial").write_text(str(server.getsockname()[1]))
             place.with_suffix(".partial").replace(place)
             return [server.accept()[0].makefile("rw") for _ in range(self.size - 1)]
 
-    def _reach(self, place: Path) -> object:
+    def _reach(self, place: Path) -> TextIO:
         end_s = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -71,7 +73,7 @@ class World:
                     raise
                 time.sleep(0.2)
 
-    def share(self, value: object, combine: object) -> object:
+    def share(self, value: Any, combine: Callable[[list[Any]], Any]) -> Any:
         """Return what ``combine`` makes of the values of all ranks."""
         try:
             if self.rank:
@@ -84,11 +86,11 @@ class World:
         except (OSError, ValueError) as error:
             raise HorovodInternalError(error) from error
 
-    def _write(self, stream: object, value: object) -> None:
+    def _write(self, stream: TextIO, value: object) -> None:
         stream.write(json.dumps(value) + "\n")
         stream.flush()
 
-    def _read(self, stream: object) -> object:
+    def _read(self, stream: TextIO) -> Any:
         return json.loads(stream.readline())
 
 

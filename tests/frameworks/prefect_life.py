@@ -26,17 +26,18 @@ from peloton.api.v0.task import task_pb2
 from peloton.client import Client
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "prefect"))
-from squares import deploy
+from squares import deploy  # type: ignore[import-not-found]
 
 TIMEOUT_S = 240.0
-LONG = {"count": 600, "pause_s": 0.5}
+LONG: dict[str, object] = {"count": 600, "pause_s": 0.5}
 
 
 def live(address: str) -> None:
     deployment = deploy("cluster", address=address, cpu=0.2, memory_mib=512, grace_s=60)
 
     def start(parameters: dict[str, object], **job_variables: object) -> UUID:
-        return run_deployment(deployment, parameters=parameters, job_variables=job_variables, timeout=0).id
+        run = run_deployment(deployment, parameters=parameters, job_variables=job_variables, timeout=0)
+        return UUID(str(run.id))
 
     with get_client(sync_client=True) as prefect, Client(address) as peloton:
 

@@ -17,7 +17,7 @@ TIMEOUT_S = 300.0
 
 
 def live(address: str) -> None:
-    @ray.remote(num_cpus=1, max_retries=5)
+    @ray.remote(num_cpus=1, max_retries=5)  # type: ignore[untyped-decorator]
     def work(number: int) -> tuple[int, str, int]:
         time.sleep(0.5)
         return number, os.environ["RAY_CLOUD_INSTANCE_ID"], os.getppid()

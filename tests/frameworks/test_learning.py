@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from cli.job.templates import FOLDER, fill
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.yaml_config import load_message
@@ -213,7 +214,7 @@ def test_an_elastic_gang_shrinks_and_grows_back(template: str, cluster: Cluster,
     cluster.wait(lambda: trains_on(2), "two processes", START_S)
     shrunk_s = time.monotonic() - began_s
     cluster.wait(lambda: cluster.counts(urgent) == {"RUNNING": 1}, "the job of the owner")
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": urgent}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=urgent)))
     began_s = time.monotonic()
     cluster.wait(lambda: trains_on(3), "three processes again", START_S)
 
@@ -222,5 +223,5 @@ def test_an_elastic_gang_shrinks_and_grows_back(template: str, cluster: Cluster,
     assert 1 == runs[0] == runs[1] < runs[2]
     begun = begins_of(log(cluster, job))
     assert begun == sorted(begun)
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
     assert "KILLED" == cluster.finish(job)

@@ -12,6 +12,7 @@ import yaml
 
 from cli.deployed import Deployed
 from cli.settings import Settings
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -51,7 +52,7 @@ class Inner:
 
     def submit(self) -> str:
         """Create a job of pods that run on, and return its id."""
-        config = respool_pb2.ResourcePoolConfig(name="jobs", parent={"value": "root"})
+        config = respool_pb2.ResourcePoolConfig(name="jobs", parent=peloton_pb2.ResourcePoolID(value="root"))
         for kind in ("cpu", "memory", "disk"):
             config.resources.add(kind=kind, limit=100, share=1)
         pool = self.client.respools.CreateResourcePool(respool_pb2.CreateRequest(config=config)).result.value
@@ -62,7 +63,7 @@ class Inner:
 
     def runs(self, job_id: str) -> dict[int, str]:
         """Return the runs of the pods that run."""
-        answer = self.client.tasks.List(task_pb2.ListRequest(jobId={"value": job_id}), timeout=5)
+        answer = self.client.tasks.List(task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id)), timeout=5)
         return {
             number: task.runtime.mesosTaskId.value
             for number, task in answer.result.value.items()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.yaml_config import load_message
@@ -252,7 +253,7 @@ def running(cluster: Cluster, job: str) -> int:
 
 
 def stop(cluster: Cluster, job: str) -> None:
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
 
 
 def kill_driver(job: str) -> None:

@@ -96,7 +96,9 @@ def yarn(tmp_path: Path) -> Iterator[Yarn]:
 
 def make_reservation(cluster: Cluster, name: str, memory_mib: float) -> None:
     """Reserve memory and disk for a pool that is there."""
-    key = cluster.client.respools.LookupResourcePoolID(respool_pb2.LookupRequest(path={"value": f"/{name}"})).id
+    key = cluster.client.respools.LookupResourcePoolID(
+        respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value=f"/{name}"))
+    ).id
     config = cluster.client.respools.GetResourcePool(respool_pb2.GetRequest(id=key)).poolinfo.config
     for one in config.resources:
         one.reservation = {"memory": memory_mib, "disk": 1024}.get(one.kind, one.reservation)
