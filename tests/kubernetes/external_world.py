@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -26,13 +26,15 @@ from services.storage import migrate
 from services.storage.storage import Storage
 from tests.kubernetes.client import MERGE, Client, Json, Login
 
+T = TypeVar("T")
+
 TIMEOUT_S = 180.0
 CLUSTER = "k8s"
 POOL = RespoolId("pool-of-dev")
 _numbers = count(1)
 
 
-def wait(condition: Callable[[], Any], what: str) -> Any:
+def wait(condition: Callable[..., T | None], what: str) -> T:
     """Return the first true value of the condition."""
     until_s = time.monotonic() + TIMEOUT_S
     while not (value := condition()):
@@ -211,8 +213,8 @@ class ExternalWorld:
             else:
                 self.core.release(lease.lease_id)
 
-    def until(self, condition: Callable[[], Any], what: str) -> Any:
-        def take_turn() -> Any:
+    def until(self, condition: Callable[..., T | None], what: str) -> T:
+        def take_turn() -> T | None:
             self.turn()
             return condition()
 

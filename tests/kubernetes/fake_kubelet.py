@@ -21,12 +21,22 @@ from types import TracebackType
 from typing import Any
 
 from tests.kubernetes.client import MERGE, STRATEGIC, Client, Json, Login, Reply, Watch
+from tests.present import require
 
 HEARTBEAT_S = 3.0
 TIMEOUT_S = 180.0
 RETRY_S = 0.2
 KILLED = 137
-_UNITS = {"": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_UNITS: dict[str, int | Decimal] = {
+    "": 1,
+    "m": Decimal("0.001"),
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+}
 ALLOCATABLE = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "20Gi", "pods": "110"}
 
 
@@ -301,7 +311,7 @@ def _sum_requests(pod: Json, name: str) -> Decimal:
 
 
 def _amount(text: str) -> Decimal:
-    number, unit = re.fullmatch(r"([\d.]+)([A-Za-z]*)", text).groups()  # type: ignore[union-attr]
+    number, unit = require(re.fullmatch(r"([\d.]+)([A-Za-z]*)", text)).groups()
     return Decimal(number) * _UNITS[unit]
 
 

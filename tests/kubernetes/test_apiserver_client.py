@@ -111,23 +111,23 @@ def test_a_list_that_expires_between_two_pages_begins_again(
 
     def create(name: str) -> int:
         body = {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "Expiry"}
-        made = api.ask(Request("POST", path, orjson.dumps(body)))
+        made = interrupted.ask(Request("POST", path, orjson.dumps(body)))
         assert made.status == 201, made.message
         return int(made.json()["metadata"]["resourceVersion"])
 
     access = read_access(str(control_plane.kubeconfig))
-    api = Interrupted(access, lambda: control_plane.forget_before(create("third")))
+    interrupted = Interrupted(access, lambda: control_plane.forget_before(create("third")))
     recorder = Recorder()
-    reflector = Reflector(api, f"{path}?fieldSelector=reason%3DExpiry", recorder)
+    reflector = Reflector(interrupted, f"{path}?fieldSelector=reason%3DExpiry", recorder)
     try:
         for name in ("first", "second"):
             create(name)
         reflector.start()
         assert ["first", "second", "third"] == recorder.until("replaced")
-        assert [200, 410, 200, 200, 200] == api.statuses
+        assert [200, 410, 200, 200, 200] == interrupted.statuses
     finally:
         reflector.stop()
-        api.close()
+        interrupted.close()
 
 
 def test_the_last_session_is_the_only_one(api: ApiServer) -> None:

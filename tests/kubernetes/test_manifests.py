@@ -71,7 +71,7 @@ def parts(draw: st.DrawFn, runs_first: bool = False) -> Json:
         command["value"] = value
     if user := draw(st.sampled_from(["", "root", "1000"])):
         command["user"] = user
-    variables = [{"name": name, "value": draw(TEXTS)} for name in draw(st.lists(WORDS, max_size=2))]
+    variables: list[Json] = [{"name": name, "value": draw(TEXTS)} for name in draw(st.lists(WORDS, max_size=2))]
     if draw(st.booleans()):
         variables.append({"name": "PASSWORD", "type": "SECRET", "secret": SECRET})
     command["environment"] = {"variables": variables}
