@@ -26,6 +26,7 @@ from peloton.scheduling.explain import list_waits
 from peloton.scheduling.placement import place
 from services.resmgr.explain.dry_run import plan_now
 from services.resmgr.pool_rules import check_config
+from services.storage.pods.host_pods import LaunchRow
 from tests.simulation import invariants
 from tests.simulation.description import HOUR_S, RUN_MAX_S, RUN_SIGMA, JobPlan, Size, draw_hosts, draw_jobs, draw_pools
 from tests.simulation.figures import Figures
@@ -336,7 +337,7 @@ class Day:
 
     def _launch(self, job: Job, batch: PlacementBatch) -> int:
         placed = [(pod, one.hostname) for one in batch.placements for pod in one.pods]
-        rows = [(pod.instance_id, pod.run_id, host, host, {}) for pod, host in placed]
+        rows: list[LaunchRow] = [(pod.instance_id, pod.run_id, host, host, {}) for pod, host in placed]
         launched = self.records.storage.host_pods.mark_launched(job.record.job_id, rows, self._now_ns())
         for pod, host in placed:
             if pod.instance_id in launched:

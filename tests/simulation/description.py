@@ -98,7 +98,7 @@ def draw_pools(random: Random, size: Size, capacity: Resources) -> list[PoolSpec
     assert leaf_count >= team_count, f"{size.pools} pools are too few for three levels"
     orgs = list(_children(random, None, org_count, capacity, "org"))
     teams = [team for org in orgs for team in _children(random, org, 3, capacity, "team")]
-    leaves = []
+    leaves: list[PoolSpec] = []
     for number, team in enumerate(teams):
         count = leaf_count // team_count + (number < leaf_count % team_count)
         leaves += _children(random, team, count, capacity, "pool")

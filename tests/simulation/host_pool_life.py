@@ -73,7 +73,8 @@ class HostPoolLife(JobLife):
         if is_exclusive:
             rule = task.constraint
             rule.type = task_pb2.Constraint.LABEL_CONSTRAINT
-            rule.labelConstraint.kind, rule.labelConstraint.condition = task_pb2.LabelConstraint.HOST, 2  # type: ignore[assignment]
+            rule.labelConstraint.kind = task_pb2.LabelConstraint.HOST
+            rule.labelConstraint.condition = task_pb2.LabelConstraint.CONDITION_EQUAL
             rule.labelConstraint.label.key, rule.labelConstraint.label.value = EXCLUSIVE_LABEL, "ours"
             rule.labelConstraint.requirement = 1
         job_id = self.create(config)

@@ -9,6 +9,7 @@ from typing import Any
 from peloton.lifecycle.maintenance import Step, next_step
 from peloton.model.host import ClusterChoice, HostLease, LaunchedBatch, LaunchResult, Placement
 from peloton.model.ids import JobId
+from peloton.model.pod import PodStatus
 from peloton.model.reason import PlacementReason, RequeueReason
 from services.hostmgr import manager
 from services.hostmgr.drain_watch import DrainWatch
@@ -33,7 +34,7 @@ class NoListener:
 
     pods_changed = jobs_changed
 
-    def hosts_changed(self, hostnames: Collection[str]) -> None:
+    def hosts_changed(self, hostnames: Iterable[str]) -> None:
         """Ignore the signal: turns are drawn."""
 
 
@@ -78,7 +79,7 @@ class SimulatedHostManager(HostManagerCore):
     def choose_clusters(self, *_: object) -> ClusterChoice:
         return ClusterChoice(("local",))
 
-    def acquire_hosts(
+    def acquire_hosts(  # type: ignore[override]  # that of ports.HostManager, which names a cluster
         self,
         job_id: JobId,
         gangs: Any,
@@ -101,7 +102,7 @@ class SimulatedHostManager(HostManagerCore):
 
     def take_news(self, random: Random, most: int) -> None:
         """Deliver statuses, in order for each pod, in any order between pods."""
-        statuses = []
+        statuses: list[PodStatus] = []
         while (waiting := self.cluster.reports) and len(statuses) < most:
             report = self.cluster.take_report(random.choice(sorted(waiting)))
             assert report.status is not None
@@ -115,7 +116,7 @@ class SimulatedHostManager(HostManagerCore):
         if self.cache.host_pools.is_stale:
             self._read_asked()
         self._volumes.run_periodic()
-        if look := self._reconciling.take(manager.time.monotonic()):
+        if look := self._reconciling.take(manager.time.monotonic()):  # type: ignore[attr-defined]
             self._reconcile(look)
 
 

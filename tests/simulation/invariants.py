@@ -112,7 +112,7 @@ def check_order(state: ResmgrState, records: Records, admission: Admission, pass
         key, order = (chosen.pool, chosen.run.queue, tuple(parts_of(chosen.run))), _place(records, chosen.run)
         last[key] = max(last.get(key, order), order)
     for (row, kind, parts), order in last.items():
-        for run in state.waiting.pools.get(state.tree.ids[row], {}).get(kind, ())[:OVERTAKEN_MAX]:
+        for run in state.waiting.pools.get(state.tree.ids[row], {}).get(QueueKind(kind), [])[:OVERTAKEN_MAX]:
             if (
                 tuple(parts_of(run)) != parts
                 or (run.job_id, run.start) in admission.passed_over

@@ -61,13 +61,13 @@ class MixedLife(RebalancedLife):
         self.moved_in_flight = 0  # moves that began while other pods started or ended
 
     def __enter__(self) -> MixedLife:
-        self._daemon_time: Any = daemons.time
-        daemons.time = self.clock  # type: ignore[assignment]
+        self._daemon_time: Any = daemons.time  # type: ignore[attr-defined]
+        daemons.time = self.clock  # type: ignore[attr-defined, assignment]
         super().__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        daemons.time = self._daemon_time
+        daemons.time = self._daemon_time  # type: ignore[attr-defined]
         super().__exit__(*exc)
 
     def begin(self) -> None:
@@ -179,6 +179,7 @@ class MixedLife(RebalancedLife):
         """Return few updates, because a service under update is not rebalanced, and frequent returns of hosts, which
         are then empty.
         """
+        weights: dict[Act, float]
         weights = {self.update: 1, self.restart: 0.3, self.pause: 0.1, self.lose_host: 1, self.return_host: 2,
                    self.complete: 4, self.turn: 15, self.advance: 1}  # fmt: skip
         own = [(act, weights.get(act, weight)) for act, weight in super().acts()]

@@ -97,8 +97,8 @@ class ReservedLife(JobLife):
         assert len(jobs) == len(set(jobs)), f"a job has several hosts: {self.kept}"
         assert len(jobs) <= limit_reserved(len(HOSTS)), f"{len(jobs)} hosts are reserved"
         running = {(pod.job_id, pod.instance_id): host.hostname for pod, host in self.cluster.running().items()}
-        for host, (key, _) in self.kept.items():
-            assert key not in running, f"{host} is reserved for {key}, which runs on {running.get(key)}"
+        for hostname, (key, _) in self.kept.items():
+            assert key not in running, f"{hostname} is reserved for {key}, which runs on {running.get(key)}"
         if act == self.run_tasks:
             self._check_spans()
         self._count(before, running, act)
@@ -115,15 +115,15 @@ class ReservedLife(JobLife):
     def _check_spans(self) -> None:
         """Check the end of reservations, which the host manager has just evaluated."""
         now_s = self.clock.monotonic()
-        for host, (key, since_s) in self.kept.items():
-            assert now_s - since_s < RESERVATION_S, f"{host} is reserved for {key} for {now_s - since_s} s"
+        for hostname, (key, since_s) in self.kept.items():
+            assert now_s - since_s < RESERVATION_S, f"{hostname} is reserved for {key} for {now_s - since_s} s"
             stopped_s = now_s - self.stopped.get(key[0], now_s)
-            assert stopped_s < ASKED_AGAIN_S, f"{host} is reserved for {key}, which was stopped {stopped_s} s ago"
+            assert stopped_s < ASKED_AGAIN_S, f"{hostname} is reserved for {key}, which was stopped {stopped_s} s ago"
 
     def _count(self, before: dict[Hostname, tuple[Key, float]], running: dict[Key, Hostname], act: Act | None) -> None:
         """Count how reservations began and ended. Reservations of a replaced host manager end with it."""
-        for host, (key, since_s) in self.kept.items():
-            self._note("reserved", before.get(host) != (key, since_s))
+        for hostname, (key, since_s) in self.kept.items():
+            self._note("reserved", before.get(hostname) != (key, since_s))
         for host, (key, since_s) in before.items():
             if self.kept.get(host) != (key, since_s):
                 self._note("found", running.get(key) == host)

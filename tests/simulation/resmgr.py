@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
 from peloton.lifecycle.failed_placements import find_failed_placements, least_hold_s
 from peloton.model.host import PlacementBatch, ReadyGang
 from peloton.model.ids import JobId
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.cycle import Plan, Snapshot, plan_cycle
-from peloton.scheduling.preemption import Eviction
+from peloton.scheduling.eviction import Eviction
 from services.resmgr.audit import faults
 from services.resmgr.preemption import PreemptionRounds, evictable, jobs_to_evict_from, order
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
 from services.resmgr.state import ResmgrState
+from services.storage.storage import Storage
 from tests.simulation import evictions, invariants
 from tests.simulation.hosts import SimulatedHosts
 from tests.simulation.invariants import Broken, accounts_of, usage_of
@@ -32,7 +34,7 @@ PLACEMENT_S = 600.0
 class SimulatedResmgr:
     def __init__(self, records: Records, hosts: SimulatedHosts) -> None:
         self.records, self._admission, self._hosts = records, records.storage.admission, hosts
-        self.state: ResmgrState = rebuild(records.storage)
+        self.state: ResmgrState = rebuild(cast(Storage, records.storage))
         self.state.set_capacity(*hosts.capacity(), host_pools=hosts.host_pools())
         self.is_dirty = True
         self.requeued_pods = self.ended_pods = 0
@@ -155,7 +157,7 @@ class SimulatedResmgr:
     def restart(self) -> None:
         """Read the state again after a loss of memory; check that it is unchanged."""
         self.read_log()
-        old, self.state = self.state, rebuild(self.records.storage)
+        old, self.state = self.state, rebuild(cast(Storage, self.records.storage))
         expected, actual = facts(old), facts(self.state)
         for name in expected:
             if expected[name] != actual[name]:

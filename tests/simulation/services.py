@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId
 from peloton.model.pod import Label
 from tests.conformance.storage.services import service_config
@@ -31,7 +32,9 @@ class Service:
         if self.per_host:
             task.labels.add(key=self.label[0], value=self.label[1])
             rule = task.constraint
-            rule.type, rule.labelConstraint.kind, rule.labelConstraint.condition = 1, 1, 1
+            rule.type = task_pb2.Constraint.LABEL_CONSTRAINT
+            rule.labelConstraint.kind = task_pb2.LabelConstraint.TASK
+            rule.labelConstraint.condition = task_pb2.LabelConstraint.CONDITION_LESS_THAN
             rule.labelConstraint.label.key, rule.labelConstraint.label.value = self.label
             rule.labelConstraint.requirement = self.per_host
         return config

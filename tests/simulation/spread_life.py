@@ -41,7 +41,7 @@ class SpreadLife(ServiceLife):
         their hosts count, and may exceed it; pods on unavailable hosts do not count.
         """
         hosts = {host.hostname: host.state for host in self.core.cache.hosts()}
-        places = {pod.instance_id: str(placement.hostname) for placement in placements for pod in placement.pods}
+        places = {pod.instance_id: placement.hostname for placement in placements for pod in placement.pods}
         pods = Counter[str]()
         for host, count in self.storage.pods.preferred_hosts(job_id, "local", list(places)).items():
             if host in hosts:

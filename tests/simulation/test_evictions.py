@@ -9,7 +9,7 @@ import pytest
 
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState
-from peloton.scheduling.cycle import Plan
+from peloton.scheduling.cycle import Plan, plan_cycle
 from peloton.scheduling.eviction import Eviction
 from tests.nightly import NIGHTLY, nightly
 from tests.simulation import resmgr
@@ -96,7 +96,7 @@ def test_comes_to_rest_at_constant_demand(seed: int, chances: Any) -> None:
 
 def _spoil(monkeypatch: pytest.MonkeyPatch, spoiled: Any) -> str:
     """Return the failure of a day whose plans are changed before they are carried out."""
-    real = resmgr.plan_cycle
+    real = plan_cycle
     monkeypatch.setattr(resmgr, "plan_cycle", lambda now: spoiled(now, real(now)))
     with pytest.raises(AssertionError) as caught:
         Day(1, LOADED).run()
