@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from temporalio.api.failure.v1 import Failure
@@ -12,8 +14,18 @@ from tests.workflow.sdk import CHILD_EXISTS, WorkflowActivationJob, WorkflowComm
 CONVERTER = DataConverter.default
 
 
+@dataclass
+class FakeChild:
+    """A workflow of which only signals matter."""
+
+    signal_now: Callable[[], object]
+    ended: bool = False
+
+
 class Children:
     """Commands about other workflows. Children share the clock, the activities and the faults of their parent."""
+
+    failure: Failure | None = None
 
     def _do_start_child_workflow_execution(self: Any, run: Any, command: WorkflowCommand) -> None:
         asked = command.start_child_workflow_execution
@@ -34,8 +46,9 @@ class Children:
 
     def terminate(self: Any) -> None:
         """End the workflow as an operator may do."""
-        self.failure = Failure(message="Workflow execution terminated")
-        self.failure.terminated_failure_info.identity = "operator"
+        failure = Failure(message="Workflow execution terminated")
+        failure.terminated_failure_info.identity = "operator"
+        self.failure = failure
         self._end(self.runs[-1])
 
     def _new_child(self: Any, kind: str, workflow_id: str) -> Any:

@@ -14,7 +14,7 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self._now_ns = START_NS
-        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._heap: list[tuple[int, int, Callable[[], object]]] = []
         self._order = itertools.count()
 
     def now_ns(self) -> int:
@@ -24,7 +24,7 @@ class VirtualClock:
     def elapsed_s(self) -> float:
         return (self._now_ns - START_NS) / 1e9
 
-    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+    def after(self, delay_s: float, act: Callable[[], object]) -> None:
         heapq.heappush(self._heap, (self._now_ns + round(delay_s * 1e9), next(self._order), act))
 
     def step(self) -> bool:

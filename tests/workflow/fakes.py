@@ -6,7 +6,7 @@ slots, raises at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from peloton.errors import NotFound
@@ -37,6 +37,7 @@ from peloton.model.resources import Resources
 from peloton.ports import REQUEUED_PODS_MAX
 from peloton.scheduling.placement import place
 from services.hostmgr.placing import place_and_launch
+from services.storage.pods.host_pods import LaunchRow
 from tests.doubles.storage.jobs import MemoryJob
 from tests.workflow.cluster import UNFIT
 from tests.workflow.intent import FakeIntent
@@ -189,7 +190,9 @@ class FakeHostManager(Port):
             if self.cluster.hosts[placement.hostname].lease_id == lease_id
             for pod in placement.pods
         }
-        rows = [(pod_id.instance_id, pod_id.run_id, host, "agent", {}) for pod_id, host in placed.items()]
+        rows: list[LaunchRow] = [
+            (pod_id.instance_id, pod_id.run_id, host, "agent", {}) for pod_id, host in placed.items()
+        ]
         taken = self.cluster.storage.host_pods.mark_launched(job_id, rows, self.cluster.clock.now_ns())
         committed = [pod_id for pod_id in placed if pod_id.instance_id in taken]
         for pod_id in committed:
@@ -208,7 +211,16 @@ class FakeHostManager(Port):
             self.release(batch.lease_id)
         return batch
 
-    def place_and_launch(self, job_id: JobId, limit: int, for_gang: bool = False) -> LaunchedBatch:
+    def place_and_launch(
+        self,
+        job_id: JobId,
+        limit: int,
+        for_gang: bool = False,
+        cluster: str = "",
+        *,
+        others: Collection[str] = (),
+        wanted: Sequence[tuple[PodShape, int]] = (),
+    ) -> LaunchedBatch:
         return place_and_launch(self.cluster.storage.pods, self, job_id, limit, for_gang)
 
     def _launch_one(self, pod_id: PodId, hostname: Hostname) -> None:

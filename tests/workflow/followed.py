@@ -16,6 +16,7 @@ from peloton.model.misfit import HostRule, LackingAmount
 from peloton.model.pod import ENDING_GOALS, HealthState, PodState
 from peloton.model.reason import ClusterReason, NoHost, RefusingHosts
 from services.storage.codec import InstanceFacts
+from services.storage.pods.host_pods import LaunchRow
 from tests.doubles.storage.jobs import MemoryJob
 from tests.workflow.cluster import SHAPE, Cluster
 from tests.workflow.fakes import FakeHostManager
@@ -74,7 +75,9 @@ class FollowedHosts(FakeHostManager):
         chosen = [pod for pod in pods if hosts[pod.instance_id] not in self.full]
         now_ns = self.cluster.clock.now_ns()
         job.pods.fire([pod.instance_id for pod in chosen], Event.SKIP_QUEUE, now_ns, message="")
-        rows = [(p.instance_id, p.desired_run_id, str(hosts[p.instance_id]), "agent", {}) for p in chosen]
+        rows: list[LaunchRow] = [
+            (p.instance_id, p.desired_run_id, str(hosts[p.instance_id]), "agent", {}) for p in chosen
+        ]
         taken = self.cluster.storage.host_pods.mark_launched(job_id, rows, now_ns)
         launched = [PodId(job_id, instance, run) for instance, run, *_ in rows if instance in taken]
         for pod_id in launched:

@@ -78,7 +78,7 @@ async def rebalance_paused_and_stopped(client: Client) -> str:
         for act in (RebalanceAct.PAUSE, RebalanceAct.RESUME, RebalanceAct.STOP):
             looks = story.cluster.calls["advance"]
             story.cluster.act(act)
-            await wait_until(lambda looks=looks: story.cluster.calls["advance"] > looks, "a look")  # type: ignore[misc]
+            await wait_until(lambda looks=looks: story.cluster.calls["advance"] > looks, "a look")
         assert RebalanceResult(2) == await story.result()
     return rebalance_workflow_id(CLUSTER)
 

@@ -338,7 +338,7 @@ async def job_on_three_versions(client: Client) -> JobId:
             await make_current(client, version)
             looks = story.cluster.calls["settle"]
             await story.handle(job).signal("changed")
-            await wait_until(lambda looks=looks: story.cluster.calls["settle"] > looks, "a look")  # type: ignore[misc]
+            await wait_until(lambda looks=looks: story.cluster.calls["settle"] > looks, "a look")
         story.cluster.kill(job)
         await story.result(job)
     await make_current(client, UNVERSIONED)

@@ -48,7 +48,7 @@ class RolledService:
 
     # Acts of users and hosts.
 
-    def roll_out(self, batch_size: int = 0, instances: Iterable[int] = (), **spec: object) -> None:
+    def roll_out(self, batch_size: int = 0, instances: Iterable[int] = (), **spec: Any) -> None:
         """Roll out to these instances, or to all. A newer update ends the older one."""
         with self.lock:
             self.update_count += 1
@@ -57,7 +57,7 @@ class RolledService:
                 f"update{self.update_count}",
                 self.job_id,
                 UpdateType.UPDATE,
-                UpdateSpec(batch_size, **spec),  # type: ignore[arg-type]
+                UpdateSpec(batch_size, **spec),
                 UpdateState.INITIALIZED,
                 config_version=self.newest + 1,
                 prev_config_version=self.newest,

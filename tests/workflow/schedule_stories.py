@@ -33,7 +33,8 @@ class ScheduleStory:
 
     async def create(self, times: Times = YEARLY, overlap: Overlap = Overlap.SKIP, **state: Any) -> None:
         job = ScheduledJob(b"", "train", "pool", "/eng", "maps")
-        options, given = ScheduleOptions(overlap), {"paused": False, "note": ""} | state
+        options = ScheduleOptions(overlap)
+        given: dict[str, Any] = {"paused": False, "note": ""} | state
         await self.schedules.create(self.name, times, options, job, given["paused"], given["note"])
 
     async def until(self, fact: Callable[[Schedule], bool], what: str) -> Schedule:

@@ -24,7 +24,7 @@ from services.lifecycles import DAEMON, JOB, start
 from services.waker import Waker
 from services.worker.worker import WorkerPorts, build_workers, run_workers
 from services.workflow_labels import job_labels
-from tests.waiting import pause_s
+from tests.waiting import Condition, pause_s
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords
 from tests.workflow.followed import FollowedHosts
@@ -61,7 +61,7 @@ class RealClock:
     def now_ns(self) -> int:
         return time.time_ns()
 
-    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+    def after(self, delay_s: float, act: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(self._loop.call_later, delay_s, act)
 
 
@@ -81,7 +81,7 @@ def story_storage(story: ServerStory, **rows: Any) -> Any:
     return SimpleNamespace(**vars(job_storage(FakeRecords(story.cluster).get)), pools=pools, **rows)
 
 
-async def wait_until(fact: Callable[[], bool], what: str) -> None:
+async def wait_until(fact: Condition, what: str) -> None:
     """Poll until ``fact`` holds; an error names ``what`` did not happen."""
     began_s = time.monotonic()
     while not fact():

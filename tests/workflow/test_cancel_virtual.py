@@ -37,7 +37,7 @@ def test_a_job_may_be_cancelled_at_any_moment() -> None:
     names = list(enumerate(usual.workflow.calls))
     for index, name in names:
         story = job_life()
-        story.workflow.run(until=lambda story=story, index=index: len(story.workflow.calls) > index)  # type: ignore[misc]
+        story.workflow.run(until=lambda story=story, index=index: len(story.workflow.calls) > index)
         story.workflow.cancel()
         state, counts = story.run()
         assert 40 == sum(counts.values()), f"call {index}: {name}"

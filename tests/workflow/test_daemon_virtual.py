@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from peloton.model.ids import Hostname, JobId, daemon_workflow_id, job_workflow_id
 from peloton.model.pod import ON_HOST, PodRecord, PodState
 from services.worker.worker import activities_on
+from tests.waiting import Condition
 from tests.workflow.clock import VirtualClock
 from tests.workflow.cluster import Cluster
 from tests.workflow.followed import FollowedHosts
@@ -51,7 +51,7 @@ class Story:
         if daemon_workflow_id(job_id) in self.job.children:
             self.daemon.jobs_changed([job_id])
 
-    def until(self, fact: Callable[[], bool]) -> Story:
+    def until(self, fact: Condition) -> Story:
         self.job.run(until=fact)
         assert not self.job.ended
         return self
@@ -206,7 +206,7 @@ def test_a_daemon_is_not_signalled_of_reads_of_its_job() -> None:
     settled, told = story.cluster.calls["settle"], story.job.commands["signal_external_workflow_execution"]
     for read in range(1, 11):
         story.cluster.tell(JOB)
-        story.until(lambda read=read: story.cluster.calls["settle"] >= settled + read)  # type: ignore[misc]
+        story.until(lambda read=read: story.cluster.calls["settle"] >= settled + read)
     assert told == story.job.commands["signal_external_workflow_execution"]
     story.cluster.report([story.on_hosts[0].pod_id], lambda _: PodState.FAILED)
     story.until(lambda: story.cluster.calls["settle"] > settled + 10 and story.running == 4)
@@ -226,7 +226,7 @@ def test_a_long_life_continues_as_new() -> None:
     story = Story(4, history_events_max=60).until_running(4)
     for count in (1, 4, 2, 3, 0, 4):
         story.hosts.match(JOB, names(*range(count)))
-        story.until(lambda count=count: story.running == count)  # type: ignore[misc]
+        story.until(lambda count=count: story.running == count)
     assert len(story.daemon.runs) > 1
     assert ("KILLED", {"KILLED": 4}) == story.stop()
 
@@ -254,7 +254,7 @@ def random_life(seed: int) -> Story:
         wait_s = random.choice((0.1, 1.0, 20.0))
         story.clock.after(wait_s, lambda: None)
         due_s = story.clock.elapsed_s + wait_s
-        story.until(lambda due_s=due_s: story.never_twice and story.clock.elapsed_s >= due_s)  # type: ignore[misc]
+        story.until(lambda due_s=due_s: story.never_twice and story.clock.elapsed_s >= due_s)
     story.hosts.full = set()
     story.hosts.match(JOB, hosts)
     return story

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from activities.maintenance import MaintenanceActivities
 from activities.policies import PolicyActivities
 from peloton.model.maintenance import MaintenanceAct
+from tests.workflow.clock import VirtualClock
 from tests.workflow.maintained import CLUSTER, HOST, MaintainedHost
-from tests.workflow.virtual import Fault, Virtual, VirtualClock
+from tests.workflow.virtual import Fault, Virtual
 from workflows.maintenance import HostMaintenanceWorkflow, MaintenanceInput
 from workflows.policies import Policies
 
@@ -26,8 +28,17 @@ class Story:
         self.clock = VirtualClock()
         self.host = MaintainedHost(self.clock, pods=pods, turn=turn)
         activities = MaintenanceActivities(self.host, self.host)
-        bound = [activities.read, activities.cordon, activities.drain, activities.take_down, activities.bring_up]
-        bound += [activities.relabel, activities.cancel, activities.steer, PolicyActivities({}).policies]
+        bound: list[Callable[..., Any]] = [
+            activities.read,
+            activities.cordon,
+            activities.drain,
+            activities.take_down,
+            activities.bring_up,
+            activities.relabel,
+            activities.cancel,
+            activities.steer,
+            PolicyActivities({}).policies,
+        ]
         self.workflow = Virtual(self.clock, HostMaintenanceWorkflow, bound, signal="changed")
         self.host.request(to_pool)
         self.host.tell = lambda: self.workflow.jobs_changed([])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,10 @@ from activities.migration import MigrationActivities
 from activities.policies import PolicyActivities
 from peloton.model.ids import job_workflow_id
 from peloton.model.migration import Migration, MigrationAct, MigrationSpec
+from tests.workflow.children import FakeChild
+from tests.workflow.clock import VirtualClock
 from tests.workflow.migrated import HOME, ID, TARGET, MigratedPool
-from tests.workflow.virtual import Fault, Virtual, VirtualClock
+from tests.workflow.virtual import Fault, Virtual
 from workflows.migration import MigrationInput, MigrationResult, MigrationWorkflow
 from workflows.policies import Policies
 
@@ -27,11 +30,11 @@ class Story:
         self.pool = MigratedPool(self.clock, services, instances)
         self.count = services * instances
         activities = MigrationActivities(self.pool)
-        bound = [activities.advance, activities.roll_back, PolicyActivities({}).policies]
+        bound: list[Callable[..., Any]] = [activities.advance, activities.roll_back, PolicyActivities({}).policies]
         self.workflow = Virtual(self.clock, MigrationWorkflow, bound, signal="changed")
         for one in self.pool.services:
-            job = SimpleNamespace(ended=False, signal_now=lambda job=one.job_id: self.pool.told(job))
-            self.workflow.children[job_workflow_id(one.job_id)] = job  # type: ignore[assignment]
+            job = FakeChild(partial(self.pool.told, one.job_id))
+            self.workflow.children[job_workflow_id(one.job_id)] = job
         self.pool.tell = lambda: self.workflow.jobs_changed([])
         self.workflow.start(MigrationInput(ID, "/maps", TARGET, policies or Policies()))
         self.workflow.run(until=lambda: bool(self.workflow.calls))

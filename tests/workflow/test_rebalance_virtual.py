@@ -11,8 +11,9 @@ from activities.policies import PolicyActivities
 from activities.rebalance import RebalanceActivities
 from peloton.lifecycle.rebalance import HOUR_S, REST_S, TO_GAIN
 from peloton.model.rebalance import RebalanceAct
+from tests.workflow.clock import VirtualClock
 from tests.workflow.rebalanced import CLUSTER, RebalancedCluster
-from tests.workflow.virtual import Fault, Virtual, VirtualClock
+from tests.workflow.virtual import Fault, Virtual
 from workflows.policies import REBALANCE_RETRY_MAX_S, Policies
 from workflows.rebalance import RebalanceInput, RebalanceResult, RebalanceWorkflow
 
@@ -26,7 +27,7 @@ class Story:
         self.clock = VirtualClock()
         self.cluster = RebalancedCluster(self.clock, gains, **cluster)
         activities = RebalanceActivities(self.cluster, self.cluster)
-        bound = [activities.advance, activities.stop, PolicyActivities({}).policies]
+        bound: list[Callable[..., Any]] = [activities.advance, activities.stop, PolicyActivities({}).policies]
         self.workflow = Virtual(self.clock, RebalanceWorkflow, bound, signal="changed")
         self.cluster.tell = lambda: self.workflow.jobs_changed([])
         self.workflow.start(RebalanceInput(CLUSTER, policies or Policies()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -19,9 +20,9 @@ LOCKED = "All write APIs are locked down"
 LIMIT_S = 120
 
 
-def rolling(**spec: object) -> UpdateStory:
+def rolling(**spec: Any) -> UpdateStory:
     """Six instances, one at a time; the first one runs the new version."""
-    story = UpdateStory(6).roll_out(1, **spec)  # type: ignore[arg-type]
+    story = UpdateStory(6).roll_out(1, **spec)
     return story.until(lambda: story.service.versions.count(2) >= 1)
 
 

@@ -12,10 +12,11 @@ from peloton.model.ids import JobId, job_workflow_id
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from services.worker.worker import activities_on
+from tests.workflow.clock import VirtualClock
 from tests.workflow.cluster import Cluster
 from tests.workflow.scheduled import FakeScheduledJobs
 from tests.workflow.stories import ports_on
-from tests.workflow.virtual import Fault, Virtual, VirtualClock
+from tests.workflow.virtual import Fault, Virtual
 from workflows.job import JobWorkflow
 from workflows.policies import SCHEDULED_JOB_POLL_MAX_S, Policies
 from workflows.scheduled_job import ScheduledJobInput, ScheduledJobResult, ScheduledJobWorkflow
@@ -69,7 +70,8 @@ class Story:
 
     @property
     def job(self) -> Virtual:
-        return self.workflow.children[job_workflow_id(self.job_id)]
+        job: Virtual = self.workflow.children[job_workflow_id(self.job_id)]
+        return job
 
 
 def test_a_run_lasts_until_its_job_has_ended() -> None:

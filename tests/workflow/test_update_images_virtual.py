@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from peloton.lifecycle import rollout
@@ -50,7 +52,7 @@ def test_history_budget_with_images(batch_size: int) -> None:
 
 
 @pytest.mark.parametrize("spec", [{"in_place": False}, {"in_place": True, "batch_size": 0}])
-def test_nothing_is_fetched_for_hosts_that_are_not_known_or_have_begun(spec: dict[str, int]) -> None:
+def test_nothing_is_fetched_for_hosts_that_are_not_known_or_have_begun(spec: dict[str, Any]) -> None:
     """Instances that are placed again may run on any host, and a single batch has no later instances."""
     story = with_images()
     story.roll_out(spec.pop("batch_size", 2), **spec).end()

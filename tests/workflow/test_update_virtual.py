@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from workflows.policies import Policies
 from workflows.update import UpdateResult
 
 SLACK_S = 10.0
-FAILING = {"rollback_on_failure": True, "max_instance_attempts": 1, "max_failure_instances": 1}
+FAILING: dict[str, Any] = {"rollback_on_failure": True, "max_instance_attempts": 1, "max_failure_instances": 1}
 
 
 def test_batches() -> None:
@@ -271,7 +272,7 @@ def test_the_job_starts_its_rollouts() -> None:
 
     for number in (1, 2):
         service.roll_out(2)
-        story.workflow.run(until=lambda number=number: len(story.gangs) == number and story.gangs[-1].ended)  # type: ignore[misc]
+        story.workflow.run(until=lambda number=number: len(story.gangs) == number and story.gangs[-1].ended)
 
     assert [update.result for update in story.gangs] == [
         UpdateResult("update1", "SUCCEEDED", 4, 0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
+from typing import Any
 
 from activities.images import ImageActivities
 from activities.launch import LaunchActivities
@@ -11,12 +11,14 @@ from activities.policies import PolicyActivities
 from activities.records import RecordsActivities
 from activities.requests import RequestActivities
 from peloton.model.ids import job_workflow_id, update_workflow_id
+from tests.workflow.children import FakeChild
+from tests.workflow.clock import VirtualClock
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeHostManager, FakePrefetcher, FakeRecords
 from tests.workflow.rolled import RolledService
 from tests.workflow.stories import JOB
 from tests.workflow.updates_port import FakeLockdowns, FakeUpdates
-from tests.workflow.virtual import Virtual, VirtualClock
+from tests.workflow.virtual import Virtual
 from workflows.policies import Policies
 from workflows.update import UpdateInput, UpdateResult, UpdateWorkflow
 
@@ -32,7 +34,7 @@ class Story:
         records, updates = FakeRecords(cluster), FakeUpdates(cluster)
         activities = RecordsActivities(records, records, updates, self.clock.now_ns)
         requests = RequestActivities(records, updates, FakeLockdowns(cluster), self.clock.now_ns)
-        steps = [
+        steps: list[Callable[..., Any]] = [
             activities.advance_update,
             activities.roll_back_failed_update,
             activities.abort_update,
@@ -51,11 +53,11 @@ class Story:
             self.told_s.append(self.clock.elapsed_s)
             self.service.kill()
 
-        job = SimpleNamespace(ended=False, signal_now=report)
-        self.workflow.children[job_workflow_id(JOB)] = job  # type: ignore[assignment]
+        job = FakeChild(report)
+        self.workflow.children[job_workflow_id(JOB)] = job
         self.service.tell = lambda: self.workflow.jobs_changed([])
 
-    def roll_out(self, batch_size: int = 0, policies: Policies | None = None, **spec: object) -> Story:
+    def roll_out(self, batch_size: int = 0, policies: Policies | None = None, **spec: Any) -> Story:
         tell, self.service.tell = self.service.tell, lambda: None
         self.service.roll_out(batch_size, **spec)
         self.service.tell = tell

@@ -30,6 +30,7 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import WorkflowInstance
 
 from peloton.model.ids import JobId
+from tests.waiting import Condition
 from tests.workflow.children import Children
 from tests.workflow.clock import VirtualClock
 from tests.workflow.sdk import (
@@ -91,7 +92,7 @@ class Virtual(Children):
     ) -> None:
         self.workflow_id, self._on_end = workflow_id, list[Callable[[], None]]()
         self._child_kinds = {str(workflow_definition(child).name): child for child in children}
-        self.children: dict[str, Virtual] = {}  # by workflow id: the last one
+        self.children: dict[str, Any] = {}  # by workflow id: the last one
         self.past_children: list[Virtual] = []
         self.clock, self._defn = clock, workflow_definition(kind)
         self._activities = {activity_definition(a).name: a for a in activities}
@@ -112,7 +113,6 @@ class Virtual(Children):
         self.shown_states: list[str] = []
         self.runs: list[Run] = []
         self.result: Any = None
-        self.failure: Failure | None = None
         self.ended_at_s = 0.0
 
     @property
@@ -128,7 +128,7 @@ class Virtual(Children):
     def start(self, input: Any) -> None:
         self._start_run(CONVERTER.payload_converter.to_payloads([input]))
 
-    def run(self, until: Callable[[], bool] = lambda: False, limit_s: float = 100 * 3600.0) -> Any:
+    def run(self, until: Condition = lambda: False, limit_s: float = 100 * 3600.0) -> Any:
         """Let time pass until the workflow ends, or ``until`` holds; returns the result of a workflow that ended."""
         while not self.ended and not until():
             if not self.clock.step():
@@ -194,7 +194,8 @@ class Virtual(Children):
 
     @property
     def metadata(self) -> WorkflowMetadata:
-        return self.query("__temporal_workflow_metadata", WorkflowMetadata)  # type: ignore[no-any-return]
+        found: WorkflowMetadata = self.query("__temporal_workflow_metadata", WorkflowMetadata)
+        return found
 
     @property
     def current_details(self) -> str:
@@ -344,7 +345,7 @@ class Virtual(Children):
 
     def _do_continue_as_new_workflow_execution(self, run: Run, command: WorkflowCommand) -> None:
         asked = command.continue_as_new_workflow_execution
-        assert asked.initial_versioning_behavior == workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+        assert asked.initial_versioning_behavior == int(workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE)
         left, run.inbox = run.inbox, []
         tell, self._on_end = self._on_end, []
         self._end(run)
