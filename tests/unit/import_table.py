@@ -122,6 +122,10 @@ MAY: dict[str, May] = {
         ("peloton.api.error_details", "peloton.api.limits", "peloton.errors", "peloton.model.text", "peloton.ports"),
         ("grpc",),
     ),
+    "services.tls": May(
+        ("peloton.api", "peloton.errors", "peloton.extras", "services.grpc_handlers", "services.settings"),
+        ("cryptography", "grpc"),
+    ),
     "services.grpc_handlers": May((), ("grpc",)),
     "services.role_surface": May((), ("grpc",)),
     "services.grpc_status": May(_GRPC, ("grpc",)),
