@@ -17,7 +17,7 @@ from peloton.lifecycle.host_events import TEXT_MAX
 from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.times import NS_PER_S
 from services.storage.engine import Repository, take_numbers
-from services.storage.hosts.tables import HAS_LEFT
+from services.storage.hosts.tables import BEGIN_AND_END, HAS_LEFT
 from services.storage.mapper import Mapper
 from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_EVENT
 
@@ -32,8 +32,6 @@ CROWDED_MAX = 100
 """Maximum number of hosts with surplus events per transaction."""
 ADDED_MAX = 500
 """Maximum number of events written in one transaction of ``add``, and of hosts in one statement."""
-READ_MAX = 1_000
-"""Number of events fetched at a time by full scans."""
 _EVENT = HOST_EVENT.c
 _EVENTS = Mapper(HostEvent, HOST_EVENT)
 
@@ -67,23 +65,18 @@ class HostEvents(Repository):
     def open(self, cluster: str, ends: Mapping[HostEventKind, HostEventKind]) -> list[HostEvent]:
         """Return the last begin event of each host of the cluster and kind that has no end event yet.
 
-        ``ends`` maps kinds of begin events to their end events. The method scans all events in order and keeps the open
-        ones.
+        ``ends`` maps kinds of begin events to their end events, all of them in BEGIN_AND_END. The work grows with the
+        number of hosts that had such events, not with the number of events.
         """
-        kinds = sorted(kind.value for kind in {*ends, *ends.values()})
-        query = sa.select(HOST_EVENT).where(_EVENT.cluster == cluster, _EVENT.kind.in_(kinds)).order_by(_EVENT.seq)
-        begun: dict[tuple[str, str], sa.Row[Any]] = {}
-        ended = {end.value: begin.value for begin, end in ends.items()}
 
-        def work(conn: sa.Connection) -> None:
-            for row in conn.execute(query, execution_options={"yield_per": READ_MAX}):
-                if row.kind in ended:
-                    begun.pop((row.hostname, ended[row.kind]), None)
-                else:
-                    begun[row.hostname, row.kind] = row
+        def work(conn: sa.Connection) -> list[HostEvent]:
+            found: list[HostEvent] = []
+            for begin, end in ends.items():
+                named = {"of_cluster": cluster, "of_begin": begin.value, "of_end": end.value}
+                found += [_EVENTS.record(row) for row in conn.execute(_OPEN, named)]
+            return sorted(found, key=lambda event: event.seq)
 
-        self._db.read(work)
-        return [_EVENTS.record(row) for row in begun.values()]
+        return self._db.read(work)
 
     def prune(self, now_ns: int) -> None:
         """Delete events that are too old or beyond the maximum per host or in total."""
@@ -101,6 +94,26 @@ class HostEvents(Repository):
 
     def _delete(self, chosen: sa.ColumnElement[bool]) -> int:
         return self._db.write(lambda conn: conn.execute(sa.delete(HOST_EVENT).where(chosen)).rowcount)
+
+
+def _select_open() -> sa.Select[Any]:
+    """Select begin events without an end: the hosts are found by one step in the index each, and so are their last
+    events."""
+    mine = sa.and_(_EVENT.cluster == sa.bindparam("of_cluster"), sa.text(BEGIN_AND_END))
+    hosts = sa.select(sa.func.min(_EVENT.hostname).label("hostname")).where(mine).cte("hosts", recursive=True)
+    following = sa.select(sa.func.min(_EVENT.hostname)).where(mine, _EVENT.hostname > hosts.c.hostname)
+    hosts = hosts.union_all(sa.select(following.scalar_subquery()).where(hosts.c.hostname.is_not(None)))
+
+    def last(kind: str) -> sa.ScalarSelect[Any]:
+        of_kind = sa.and_(mine, _EVENT.kind == sa.bindparam(kind), _EVENT.hostname == hosts.c.hostname)
+        return sa.select(sa.func.max(_EVENT.seq)).where(of_kind).correlate(hosts).scalar_subquery()
+
+    begun = sa.select(last("of_begin").label("seq"), last("of_end").label("ended")).select_from(hosts).subquery()
+    is_open = begun.c.seq > sa.func.coalesce(begun.c.ended, 0)
+    return sa.select(HOST_EVENT).where(_EVENT.seq.in_(sa.select(begun.c.seq).where(is_open)))
+
+
+_OPEN = _select_open()
 
 
 def _surplus(hostnames: Sequence[str]) -> sa.Select[Any]:

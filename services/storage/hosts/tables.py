@@ -13,6 +13,9 @@ _SMALL: Any = sa.SmallInteger
 HAS_LEFT = "kind = 'LEFT'"
 """Condition of a partial index; queries must use the same text for the index to apply."""
 _LEFT = sa.text(HAS_LEFT)
+BEGIN_AND_END = "kind in ('CORDONED', 'UNCORDONED', 'RESERVED', 'GIVEN_BACK')"
+"""Condition of another partial index: kinds that a new host manager looks up."""
+_BEGIN_AND_END = sa.text(BEGIN_AND_END)
 _ZERO: dict[str, Any] = {"server_default": "0"}
 
 
@@ -103,6 +106,12 @@ class HostEventRow(SQLModel, table=True):
     __table_args__ = (
         sa.Index("ix_host_event_host", "hostname", "seq"),
         sa.Index("ix_host_event_left", "hostname", "seq", postgresql_where=_LEFT, sqlite_where=_LEFT),
+        sa.Index(
+            "ix_host_event_open",
+            *("cluster", "hostname", "kind", "seq"),
+            postgresql_where=_BEGIN_AND_END,
+            sqlite_where=_BEGIN_AND_END,
+        ),
     )
     seq: int = Field(primary_key=True, sa_type=_BIG, sa_column_kwargs={"autoincrement": False})
     hostname: str = Field(sa_type=_TEXT)

@@ -9,7 +9,7 @@ from services.storage.migrations import job_labels
 from services.storage.migrations import operations as do
 from services.storage.migrations.operations import BIG, BIG_ZERO, BLOB, BOOL, INT, NO_TEXT, SEQ, SMALL, TEXT, UUID, ZERO
 
-revision = "0029_from_0009"
+revision = "0030_from_0009"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
@@ -152,6 +152,8 @@ def _create_indexes() -> None:
     do.create_index("ix_history_page_age", "history_page", "step_s start_s")
     do.create_index("ix_host_event_host", "host_event", "hostname seq")
     do.create_index("ix_host_event_left", "host_event", "hostname seq", where="kind = 'LEFT'")
+    kinds = "kind in ('CORDONED', 'UNCORDONED', 'RESERVED', 'GIVEN_BACK')"
+    do.create_index("ix_host_event_open", "host_event", "cluster hostname kind seq", where=kinds)
     do.create_index("ix_job_owner", "job", "owning_team created_ns", where="length(owning_team) <= 200")
     do.create_index("ix_job_state", "job", "state created_ns")
     do.create_index("ix_job_type", "job", "type created_ns", where="type <> 0")
