@@ -15,6 +15,7 @@ from peloton.api.limits import OWN_CODE, RETRY_AFTER
 from peloton.errors import ERRORS, Aborted, Internal, PelotonError, ResourceExhausted, Unavailable
 from peloton.model.text import cut
 from peloton.ports import CALL_DEADLINE_S
+from services.telemetry.metrics import counter, histogram
 
 R = TypeVar("R")
 
@@ -25,6 +26,8 @@ above 16 KiB always."""
 
 REPEATED_BYTES_MAX = 800
 """Bytes of the text as sent above which it is cut where the details of the status repeat it."""
+_OK, _UNKNOWN = grpc.StatusCode.OK.name, grpc.StatusCode.UNKNOWN.name
+_PEER_CALLS, _PEER_DURATIONS = counter("peloton.grpc.peer_calls"), histogram("peloton.grpc.peer_duration")
 RETRY_KEYS = (RETRY_AFTER, "grpc-retry-pushback-ms")
 """Trailing metadata that give the delay before a retry: Peloton's key, and the one that gRPC's own retries read."""
 
@@ -117,5 +120,12 @@ def translate_rpc_errors(what: str) -> Iterator[None]:
 
 def call_peer(what: str, method: Callable[..., R], request: object, bound_s: float) -> R:
     """Call a method of ``what`` within the bound and the caller's remaining time. Raises Peloton's errors."""
-    with translate_rpc_errors(what):
+    began_s, code = time.perf_counter(), _OK
+    try:
         return method(request, timeout=timeout_s(bound_s))
+    except grpc.RpcError as error:
+        code = error.code().name if isinstance(error, grpc.Call) else _UNKNOWN
+        raise from_grpc(error, what) from error
+    finally:
+        _PEER_CALLS.add(1, {"peer": what, "code": code})
+        _PEER_DURATIONS.record(time.perf_counter() - began_s, {"peer": what})

@@ -24,9 +24,11 @@ from peloton.api.limits import MESSAGE_SIZES
 from peloton.errors import Unavailable
 from peloton.ports import LeaseRecords
 from services.role_surface import AGENT_OPTION
+from services.telemetry.metrics import counter
 
 log = logging.getLogger(__name__)
 
+_LATE = counter("peloton.leader.late_renewals")
 RENEWALS_PER_TTL = 4
 LATE_TRY_TTLS = 0.125
 """Fraction of the ttl after which a late leader asks storage once whether it still leads, and for which it waits for
@@ -108,6 +110,7 @@ class LeaderElection:
     def _outcome(self, renewal: asyncio.Task[bool]) -> bool | None:
         """Return whether the lease was renewed; None for a failed attempt."""
         if error := renewal.exception():
+            _LATE.add(1, {"lease": self._role})
             log.warning("%s: lease not renewed: %s", self._role, str(error) or type(error).__name__)
             return None
         return renewal.result()
@@ -120,6 +123,7 @@ class LeaderElection:
         asked = loop.run_in_executor(self._asking, self._leases.holds, self._role, self._owner)
         if await self._is_answered(asked) and not asked.exception():
             if asked.result():
+                _LATE.add(1, {"lease": self._role})
                 log.warning("%s: lease expired and not renewed; no other process is leader", self._role)
             return asked.result()
         asked.cancel()

@@ -9,10 +9,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from opentelemetry.metrics import Observation
+
 from peloton.errors import PelotonError
 from services.leader import LeaderElection
+from services.telemetry.metrics import counter, register_gauge
 
 log = logging.getLogger(__name__)
+
+_CHANGES = counter("peloton.leader.changes")
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,8 @@ async def lead_when_elected(
     if await _first(election.win(partial(note, "")), stop):
         return
     note("it has the lease and does not serve yet")
+    _CHANGES.add(1, {"lease": role, "change": "won"})
+    register_gauge("peloton.leader.leads", lambda _: [Observation(int(not holding.done()), {"lease": role})])
     holding = asyncio.create_task(election.hold(), name=f"{role} lease")
     holding.add_done_callback(_end_with_the_lease)
     try:
@@ -52,6 +59,7 @@ async def lead_when_elected(
         await leading.end()  # the lease is renewed until all work of the leader has ended
     finally:
         holding.cancel()
+        _CHANGES.add(1, {"lease": role, "change": "lost"})
         await election.resign()
 
 

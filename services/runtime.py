@@ -16,18 +16,19 @@ from typing import Any
 from peloton.errors import PelotonError
 from peloton.extras import require_extra
 from peloton.lifecycle.backoff import Backoff
-from services import role_settings, telemetry, temporal_connection
+from services import role_settings, temporal_connection
 from services.health import ProcessHealth, heartbeat, probing
 from services.leader import LeaderChannels
 from services.plugins import load_plugins
 from services.roles.api import run_api
 from services.roles.hostmgr import run_hostmgr
 from services.roles.resmgr import run_resmgr
-from services.roles.shared import Shared
+from services.roles.shared import Shared, sdk_metrics_address
 from services.roles.worker import run_worker
 from services.settings import Settings, load
 from services.storage import schema_version
 from services.storage.storage import Storage
+from services.telemetry.start import configure as configure_telemetry
 from workflows.policies import Policies
 
 log = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ def run(roles: Sequence[str], upgrade: bool = False, config: str = "") -> None:
     Raises InvalidSettings before anything starts. ``config``: the file of settings.
     """
     settings = role_settings.load_for(roles, config=config)
-    telemetry.configure(settings, "+".join(roles))
+    configure_telemetry(settings, list(dict.fromkeys(roles)))
     failed = False
     try:
         asyncio.run(_run(settings, roles, upgrade))
@@ -133,7 +134,8 @@ async def _run_roles(settings: Settings, roles: Sequence[str], upgrade: bool, he
     storage = Storage(database, pool_size=settings.database_pool, batch_backoff=retries)
     channels = LeaderChannels(storage.leases)
     try:
-        client = await temporal_connection.connect(config, identity)
+        metrics_at = sdk_metrics_address(settings)
+        client = await temporal_connection.connect(config, identity, metrics_address=metrics_at)
         policies = Policies(
             pod_placement_s=settings.pod_placement_timeout_s,
             gang_placement_s=settings.gang_placement_timeout_s,

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from peloton.model.ids import JobId
 from peloton.model.times import NS_PER_S
+from services.telemetry.metrics import counter
 from services.ticks import ticking
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ WOKEN_AGAIN_MAX_S = 3_600
 FORGET_PAGES_MAX = 50
 """Pages of notes of ended jobs that one round forgets, each in a transaction of its own."""
 
+_WOKEN = counter("peloton.sweep.jobs")
 _FIRST: tuple[int, str] = (0, "")
 
 
@@ -109,6 +111,7 @@ class Sweep:
                 break
             self._after = page[-1]
         if woken_count:
+            _WOKEN.add(woken_count)
             log.info("woke %d jobs whose workflows had missed changes", woken_count)
         return woken_count
 

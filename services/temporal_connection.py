@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import cache
@@ -20,21 +21,28 @@ from temporalio.client import (
     Client,
     Interceptor,
     OutboundInterceptor,
+    QueryWorkflowInput,
     SignalWorkflowInput,
     StartWorkflowInput,
+    StartWorkflowUpdateInput,
     WorkflowHandle,
+    WorkflowUpdateHandle,
 )
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
-from temporalio.runtime import Runtime, TelemetryConfig
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.service import RPCError, RPCStatusCode
 
-from peloton.errors import InvalidArgument
+from peloton.errors import InvalidArgument, InvalidSettings
 from services.payloads import CONVERTER
+from services.telemetry.metrics import counter, histogram, timing
 
 CAUSE: ContextVar[str] = ContextVar("cause", default="")
 """Header of a signal that holds its cause. Histories show it, and workflows of other versions ignore it."""
 HEARTBEAT = timedelta(seconds=2)
 """Interval of worker heartbeats. They list the live workers, and show within 10 s that none is left."""
 DEFAULT_ADDRESS, DEFAULT_NAMESPACE = "localhost:7233", "default"
+_ANSWERS = {RPCStatusCode.NOT_FOUND, RPCStatusCode.ALREADY_EXISTS}
+_DURATIONS, _ERRORS = histogram("peloton.temporal.duration"), counter("peloton.temporal.errors")
 VARIABLES, CONFIG_FILE = "TEMPORAL_", "TEMPORAL_CONFIG_FILE"
 
 
@@ -56,14 +64,21 @@ def connect_config(
 
 
 @cache
-def _runtime() -> Runtime:
-    return Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=HEARTBEAT)
+def _runtime(metrics_address: str) -> Runtime:
+    """Raises InvalidSettings when the address of the SDK's own metrics cannot be bound."""
+    exported = PrometheusConfig(metrics_address, durations_as_seconds=True) if metrics_address else None
+    try:
+        return Runtime(telemetry=TelemetryConfig(metrics=exported), worker_heartbeat_interval=HEARTBEAT)
+    except (RuntimeError, ValueError) as error:
+        raise InvalidSettings(f"metrics of Temporal's SDK: cannot listen on {metrics_address}: {error}") from error
 
 
-async def connect(config: ClientConnectConfig, role: str = "", *, is_lazy: bool = True) -> Client:
+async def connect(
+    config: ClientConnectConfig, role: str = "", *, is_lazy: bool = True, metrics_address: str = ""
+) -> Client:
     """Return a client. A lazy one connects with its first call, so a process may start before Temporal does. ``role``
     is the sender of a signal in histories, with the host, the process id (always 1 in a container) and a part that
-    is unique to this client.
+    is unique to this client. ``metrics_address``: where Prometheus scrapes the SDK's own metrics; empty: nowhere.
     """
     identity = f"{role or 'peloton'}@{socket.gethostname()}/{os.getpid()}-{secrets.token_hex(4)}"
     return await Client.connect(
@@ -72,7 +87,7 @@ async def connect(config: ClientConnectConfig, role: str = "", *, is_lazy: bool 
         identity=identity,
         data_converter=CONVERTER,
         interceptors=[_Causes()],
-        runtime=_runtime(),
+        runtime=_runtime(metrics_address),
     )
 
 
@@ -84,11 +99,34 @@ class _Causes(Interceptor):
 class _WithCause(OutboundInterceptor):
     async def signal_workflow(self, input: SignalWorkflowInput) -> None:
         _add_cause(input)
-        await super().signal_workflow(input)
+        with _measuring("signal"):
+            await super().signal_workflow(input)
 
     async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:
         _add_cause(input)
-        return await super().start_workflow(input)
+        with _measuring("start"):
+            return await super().start_workflow(input)
+
+    async def query_workflow(self, input: QueryWorkflowInput) -> Any:
+        with _measuring("query"):
+            return await super().query_workflow(input)
+
+    async def start_workflow_update(self, input: StartWorkflowUpdateInput) -> WorkflowUpdateHandle[Any]:
+        with _measuring("update"):
+            return await super().start_workflow_update(input)
+
+
+@contextmanager
+def _measuring(call: str) -> Iterator[None]:
+    """Measure a call; a workflow that does not exist, or exists already, is an answer and no error."""
+    labels = {"call": call}
+    try:
+        with timing(_DURATIONS, labels):
+            yield
+    except RPCError as error:
+        if error.status not in _ANSWERS:
+            _ERRORS.add(1, labels)
+        raise
 
 
 def _add_cause(input: SignalWorkflowInput | StartWorkflowInput) -> None:

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakSet
 
-from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -26,6 +25,7 @@ from peloton.model.ids import JobId, RespoolId
 from services.failed_workflows import FailedWorkflows
 from services.lifecycles import Lifecycle, StoredLifecycle, start
 from services.storage.storage import Storage
+from services.telemetry.metrics import counter, register_gauge
 from services.temporal import RPC_TIMEOUT
 from services.temporal_connection import CAUSE
 from services.wake_line import Due, Rank, WakeLine
@@ -182,6 +182,7 @@ class Waker:
     def _retry(self, due: Due, error: Exception) -> None:
         failed = self._attempts[due.key] = self._attempts.get(due.key, 0) + 1
         self._failed_count += 1
+        _FAILED.add(1)
         if self._loop.time() - self._warned_at_s >= WARNINGS_EVERY_S:
             last = self._row.workflow_id(due.key)
             log.warning("%d signals to workflows failed, the last one to %s: %s", self._failed_count, last, error)
@@ -210,13 +211,14 @@ class Waker:
 
 _WAKERS: WeakSet[Waker] = WeakSet()
 _HAS_GAUGE = threading.Event()
+_FAILED = counter("peloton.wakeups.failed")
 
 
 def _make_gauge() -> None:
     """Register the gauge ``peloton.wakeups.waiting``, one for all wakers of the process."""
     if not _HAS_GAUGE.is_set():
         _HAS_GAUGE.set()
-        metrics.get_meter("peloton.wakeups").create_observable_gauge("peloton.wakeups.waiting", [observe_all])
+        register_gauge("peloton.wakeups.waiting", observe_all)
 
 
 def observe_all(_: CallbackOptions) -> Iterable[Observation]:

@@ -15,14 +15,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
-from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from peloton.errors import Reason
-from services.api.calls import METER, Calls, make_overloaded
+from services.api.calls import Calls, make_overloaded
 from services.api.v1.lockdown import LOCKABLE
 from services.grpc_handlers import AroundCalls, within
 from services.storage.jobs.search import Backlog
+from services.telemetry.metrics import register_gauge
 
 POLL_S = 1.0
 READ_SHARE = 0.05
@@ -86,7 +86,7 @@ class BacklogGate(AroundCalls):
         self._uncounted = 0  # admitted, and possibly not counted yet
         self._admitted = self._refused = 0  # since the last count
         self._rate = 0.0  # admitted per second before it
-        metrics.get_meter(METER).create_observable_gauge("peloton.api.backlog", [self._observe])
+        register_gauge("peloton.api.backlog", self._observe)
 
     async def enter(self) -> None:
         """Wait for a slot before adding work; ``leave`` must follow. Raises ResourceExhausted."""

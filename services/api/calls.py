@@ -9,9 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from opentelemetry import metrics
-
 from peloton.errors import Reason, ResourceExhausted, Unavailable
+from services.telemetry.metrics import counter
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -22,8 +21,7 @@ WRITES_MAX = 64
 WRITE_BYTES_MAX = 512 * 2**20
 """Maximum total size of their requests; a single write may be larger."""
 RETRY_AFTER_S = 1.0
-METER = "peloton.api"
-_refused = metrics.get_meter(METER).create_counter("peloton.api.refused")
+_refused = counter("peloton.api.refused")
 
 
 def make_overloaded(rule: str, text: str, retry_after_s: float = RETRY_AFTER_S) -> ResourceExhausted:

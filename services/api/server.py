@@ -98,6 +98,7 @@ from services.api.worker_version_service import NoWorkers, Workers, WorkerVersio
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
 from services.storage.storage import Storage
+from services.telemetry.calls import measure_calls
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +165,7 @@ async def start(
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
     watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds or Bounds())
-    interceptors = [ErrorsToStatus("api"), Requests(), LockdownGate(locks), backlog]
+    interceptors = [*measure_calls(), ErrorsToStatus("api"), Requests(), LockdownGate(locks), backlog]
     server = grpc.aio.server(interceptors=interceptors, options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
     backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)

@@ -15,6 +15,7 @@ from services.hostmgr.driver import Claim, ClusterDriver, HostLaunch, PodLaunch,
 from services.hostmgr.gang_launches import GangLaunches
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.in_flight import InFlight
+from services.hostmgr.metrics import LAUNCH_TIMES, count_launched
 from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reports import StatusWriter
 from services.storage.jobs.jobs import Jobs
@@ -86,7 +87,9 @@ class Launcher:
                 raise Unavailable(f"not known whether the cluster took the launch: {error}") from error
             raise
         total = sum(len(p.pods) for p in placements)
-        return LaunchResult(len(taken) - len(failed), total - len(taken), len(failed))
+        result = LaunchResult(len(taken) - len(failed), total - len(taken), len(failed))
+        count_launched(result)
+        return result
 
     def _launch(
         self,
@@ -109,6 +112,7 @@ class Launcher:
             (i, run, host, templates[i].collect_labels(ports.values())) for i, run, host, _, ports in rows if i in taken
         ]
         self._cache.pods_launched(job.job_id, launched)
+        LAUNCH_TIMES.begin(PodId(job.job_id, i, run) for i, run, *_ in launched)
         if len(taken) < len(rows):
             self._cache.host_pools.remove_refused([PodId(job.job_id, i, run) for i, run, *_ in rows if i not in taken])
         volumes = self._volumes.of_instances(job.job_id, sorted(taken & wanted.keys()))

@@ -47,6 +47,7 @@ from services.hostmgr.hosts.host_event_recorder import CLOSED_BY, HostEventRecor
 from services.hostmgr.hosts.hostname_claims import HostnameClaims
 from services.hostmgr.in_flight import InFlight
 from services.hostmgr.launcher import Launcher
+from services.hostmgr.metrics import ROUNDS, HostGauges
 from services.hostmgr.placing import PlacementController, launch_placed, place_and_launch
 from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reconcile import HOST_BACK_REST_S, Reconciler, ReconcileSchedule, ReconcileScope
@@ -55,6 +56,7 @@ from services.hostmgr.reserver import Reserver
 from services.hostmgr.volumes import VolumeController
 from services.storage.daemons.daemons import Daemons
 from services.storage.storage import Storage
+from services.telemetry.log_context import about
 from services.ticks import ticking
 
 log = logging.getLogger(__name__)
@@ -108,6 +110,7 @@ class HostManagerCore:
         self._events = EventWriter(storage.host_events.add)
         self.recorder = HostEventRecorder(settings.cluster, self._events.add)
         self.cache = HostCache(settings.lease_s, cluster_labels=labels, recorder=self.recorder)
+        HostGauges(self.cache)
         periods_s = settings.reserve_after_s, settings.reservation_s
         self._reserver = Reserver(settings.cluster, storage.daemons, self.cache, *periods_s)
         preferred = storage.pods.preferred_hosts
@@ -262,7 +265,7 @@ class HostManagerCore:
         hostnames = [placement.hostname for placement in placements]
         self.cache.spread_turns.launch_began(lease_id)
         try:
-            with self.cache.launching(hostnames):
+            with about(job=job_id), self.cache.launching(hostnames):
                 return self._launcher.launch(job_id, lease_id, placements)
         finally:
             self.cache.spread_turns.launch_ended(lease_id)
@@ -349,8 +352,11 @@ class HostManagerCore:
                     self._attempt("volumes", self._volumes.run_periodic)
                     self._attempt("daemons", self.daemons.refresh)
                     scope = self._reconciling.take(time.monotonic())
-                    if scope and not self._attempt("reconciliation", partial(self._reconcile, scope)):
-                        self._reconciling.want(scope)
+                    if scope:
+                        is_done = self._attempt("reconciliation", partial(self._reconcile, scope))
+                        ROUNDS.add(1, {"outcome": "done" if is_done else "failed"})
+                        if not is_done:
+                            self._reconciling.want(scope)
                 next_run_in_s = max(min(self.driver.next_run_in_s, self.daemons.signal_in_s), 0.0)
                 loop.rest()
                 self._background_due.wait(

@@ -31,7 +31,9 @@ from peloton.model.reservation import WaitingPod
 from peloton.scheduling.placement import PackedPods, assemble_batch
 from services.hostmgr.driver import CapacityRequest, ClusterDriver
 from services.hostmgr.hosts.host_cache import HostCache
+from services.hostmgr.metrics import PLACEMENTS, count_placed
 from services.hostmgr.reserver import Reserver
+from services.telemetry.metrics import timing
 
 NOTHING_PACKED = PackedPods()
 
@@ -171,7 +173,9 @@ def place_and_launch(
     gangs = [gang for gang in _read_ready(pods, job_id, limit, for_gang) if gang.desired_cluster not in others]
     if not gangs:
         return LaunchedBatch(LaunchResult(0), PlacementBatch(job_id, ""))
-    batch = hosts.place_pods(job_id, gangs, for_gang)
+    with timing(PLACEMENTS):
+        batch = hosts.place_pods(job_id, gangs, for_gang)
+    count_placed(batch)
     launch = launch_placed(hosts, job_id, batch.lease_id, batch.placements)
     return LaunchedBatch(launch, replace(batch, lease_id="", placements=()))
 

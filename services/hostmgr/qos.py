@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from peloton.lifecycle.reason_text import eviction_text
@@ -32,6 +31,7 @@ from services.hostmgr.host_use import HostUse
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.manager import HostManagerCore
 from services.storage.pods.host_pods import HostPods
+from services.telemetry.metrics import counter, register_gauge
 
 log = logging.getLogger(__name__)
 
@@ -130,20 +130,17 @@ class QosController:
 
 
 class QosMeter:
-    """Metrics: ``peloton.hosts.used`` by kind over hosts with revocable pods, ``peloton.hosts.slack`` and
-    ``peloton.hosts.slack_held`` over all hosts, in cores and MiB; ``peloton.qos.hot_hosts``; ``peloton.qos.evicted`` in
-    pods by cause."""
+    """The metrics of slack and of evictions from hot hosts."""
 
     def __init__(self, cache: HostCache, meter: Meter | None = None) -> None:
         self._cache = cache
         self._used = Use()
         self._hot_count = 0
-        meter = meter or metrics.get_meter("peloton.hostmgr")
-        meter.create_observable_gauge("peloton.hosts.used", [self._read_used])
-        meter.create_observable_gauge("peloton.hosts.slack", [self._read_slack])
-        meter.create_observable_gauge("peloton.hosts.slack_held", [self._read_held])
-        meter.create_observable_gauge("peloton.qos.hot_hosts", [lambda _: [Observation(self._hot_count)]])
-        self._evicted = meter.create_counter("peloton.qos.evicted")
+        register_gauge("peloton.hosts.used", self._read_used, meter)
+        register_gauge("peloton.hosts.slack", self._read_slack, meter)
+        register_gauge("peloton.hosts.slack_held", self._read_held, meter)
+        register_gauge("peloton.qos.hot_hosts", lambda _: [Observation(self._hot_count)], meter)
+        self._evicted = counter("peloton.qos.evicted", meter)
 
     def note(self, uses: dict[Hostname, HostUse], watches: dict[Hostname, HostWatch], policy: QosPolicy) -> None:
         totals = [use.total() for use in uses.values()]

@@ -12,12 +12,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from opentelemetry.metrics import Observation
+
 from peloton.model.ids import PodId
 from peloton.model.pod import PodState, PodStatus
 from peloton.ports import PodLifecycles
 from services.hostmgr.driver import PodReport, Token
 from services.hostmgr.hosts.host_cache import HostCache
+from services.hostmgr.metrics import BATCHES, DROPPED, LAUNCH_TIMES
 from services.storage.pods.host_pods import HostPods
+from services.telemetry.metrics import register_gauge
 from services.ticks import ticking
 
 log = logging.getLogger(__name__)
@@ -55,6 +59,7 @@ class ReportQueue:
         self._dropped_count = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="status committer", daemon=True)
+        register_gauge("peloton.status.waiting", lambda _: [Observation(self._reports.qsize())])
 
     def start(self) -> None:
         self._thread.start()
@@ -97,6 +102,7 @@ class ReportQueue:
         with self._counting:
             count, self._dropped_count = self._dropped_count, 0
         if count:
+            DROPPED.add(count)
             log.warning(
                 "queue of status updates is full (%d): %d dropped, the cluster will resend them", QUEUE_MAX, count
             )
@@ -118,6 +124,7 @@ class ReportQueue:
 
     def _process(self, batch: list[PodReport]) -> None:
         statuses = [status for report in batch if (status := report.status) is not None]
+        BATCHES.record(len(batch))
         orphans = self._commit(statuses) if statuses else []
         self._acknowledge([report.token for report in batch if report.token])
         self._done(batch)
@@ -150,6 +157,7 @@ class StatusWriter:
         now_ns = time.time_ns()
         timed = [s if s.time_ns else replace(s, time_ns=now_ns) for s in statuses]
         outcome = self._pods.apply_status(timed, self._cluster, self._bound_to_host(timed))
+        LAUNCH_TIMES.take(statuses)
         self._cache.avoidances.take(outcome.ends, self._clock())
         waiting = self._cache.pods_ended(outcome.ended)
         self._lifecycles.pods_changed(outcome.changed_jobs, "pods changed on their hosts")

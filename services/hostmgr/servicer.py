@@ -31,6 +31,7 @@ from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer
 from services.hostmgr.views import ClusterViews, ViewsServicer
 from services.role_surface import RolesOnlyOnThreads
+from services.telemetry.calls import measure_threads
 
 THREADS_MAX = 16
 EVALUATED_MAX = 1_000
@@ -244,7 +245,7 @@ def serve(
     other roles may call public services."""
     threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr")
     around: list[grpc.ServerInterceptor] = [] if direct_calls else [RolesOnlyOnThreads()]
-    around.append(RequestsOfThreads())
+    around += [*measure_threads(), RequestsOfThreads()]
     server = grpc.server(threads, interceptors=around, options=SERVER_OPTIONS)
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintenance, images, rebalancer, uses), server)
     hosts = HostServiceServicer(core.cache, maintenance, uses, deadline_s, advisor, host_pools)

@@ -143,7 +143,7 @@ class AdmissionLoop:
             if known is not None and known.is_unlike(job):  # by an update
                 self._is_stale = True
                 return sum(count for _, _, count in queued)
-            self._meter.count_queued(queue_seq)
+            self._meter.count_queued(queue_seq, job.created_ns if known is None else 0)
             return self.state.enqueue_stored(job, shapes, queued)
 
         return change
@@ -325,7 +325,7 @@ class AdmissionLoop:
                 log.warning("%d of %d admitted pods were still PENDING; reading everything again", marked, pods)
         jobs = state.apply_admission(plan.admission)
         jobs = self.waiters.resolve(jobs, chosen)
-        self._meter.count_admitted(state.tree, chosen)
+        self._meter.count_admitted(state.tree, chosen, self.clock_ns())
         state.remember(plan, self.clock_ns())
         if before is not None and not self._is_stale:
             self._meter.broken(audit(before, plan, state))

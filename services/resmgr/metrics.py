@@ -7,34 +7,35 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from peloton.api.convert_pool import wire_amount
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.resources import UNLIMITED
+from peloton.model.times import NS_PER_S
 from peloton.scheduling.admission import Admitted
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.gangs import QueueKind
 from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.state import ResmgrState
 from services.resmgr.tally import Tally
+from services.telemetry.metrics import counter, histogram, register_gauge, timing
 
-METER = "peloton.resmgr"
 QUEUED_TIMES_MAX = 50_000
 """Limit of the enqueue calls whose time is kept; pods of older ones are admitted without a recorded wait."""
-CYCLE_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class PoolGauges:
-    """``peloton.pool.<quantity>`` by pool and kind, in cores, MiB and gpus; ``peloton.pool.queue_length`` in pods."""
+    """The amounts of pools by kind, in cores, MiB and gpus, and the lengths of their queues in pods."""
 
     def __init__(self, state: Callable[[], ResmgrState]) -> None:
         self._state = state
-        meter = metrics.get_meter(METER)
-        for quantity in ("allocation", "demand", "entitlement", "reservation", "limit"):
-            meter.create_observable_gauge(f"peloton.pool.{quantity}", [self._reader(quantity)])
-        meter.create_observable_gauge("peloton.pool.queue_length", [self._queue_lengths])
+        register_gauge("peloton.pool.allocation", self._reader("allocation"))
+        register_gauge("peloton.pool.demand", self._reader("demand"))
+        register_gauge("peloton.pool.entitlement", self._reader("entitlement"))
+        register_gauge("peloton.pool.reservation", self._reader("reservation"))
+        register_gauge("peloton.pool.limit", self._reader("limit"))
+        register_gauge("peloton.pool.queue_length", self._queue_lengths)
 
     def _reader(self, quantity: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def read(_: CallbackOptions) -> Iterable[Observation]:
@@ -58,11 +59,7 @@ class PoolGauges:
 
 
 class AdmissionMeter:
-    """The counters of admission.
-
-    ``peloton.pool.admitted``, ``peloton.pool.preempted`` and ``peloton.pool.requeued`` are in pods,
-    ``peloton.pool.wait_time`` in seconds, once per run of like gangs, ``peloton.resmgr.cycle_time`` in seconds, and
-    ``peloton.resmgr.broken_invariants`` in faults.
+    """The counters of admission, with the units of the table of metrics.
 
     The process that queued the pods times their wait: after a restart, waits of pods in the queue are not recorded.
     """
@@ -74,32 +71,34 @@ class AdmissionMeter:
         tally: Tally | None = None,
     ) -> None:
         self._tally = tally or Tally()
-        meter = meter or metrics.get_meter(METER)
-        self._admitted = meter.create_counter("peloton.pool.admitted")
-        self._preempted = meter.create_counter("peloton.pool.preempted")
-        self._requeued = meter.create_counter("peloton.pool.requeued")
-        self._broken = meter.create_counter("peloton.resmgr.broken_invariants")
-        self._wait_time = meter.create_histogram("peloton.pool.wait_time", unit="s")
-        self._cycle_time = meter.create_histogram(
-            "peloton.resmgr.cycle_time", unit="s", explicit_bucket_boundaries_advisory=CYCLE_BOUNDS_S
-        )
-        self._queued_s: OrderedDict[int, float] = OrderedDict()
+        self._admitted = counter("peloton.pool.admitted", meter)
+        self._preempted = counter("peloton.pool.preempted", meter)
+        self._requeued = counter("peloton.pool.requeued", meter)
+        self._broken = counter("peloton.resmgr.broken_invariants", meter)
+        self._wait_time = histogram("peloton.pool.wait_time", meter)
+        self._admission_time = histogram("peloton.job.admission_time", meter)
+        self._cycle_time = histogram("peloton.resmgr.cycle_time", meter)
+        self._queued_s: OrderedDict[int, tuple[float, int]] = OrderedDict()  # time, and submission in unix nanoseconds
         self._clock_s = clock_s
 
-    def count_queued(self, queue_seq: int) -> None:
-        self._queued_s[queue_seq] = self._clock_s()
+    def count_queued(self, queue_seq: int, submitted_ns: int = 0) -> None:
+        """``submitted_ns``: of a job whose first pods these are."""
+        self._queued_s[queue_seq] = self._clock_s(), submitted_ns
         while len(self._queued_s) > QUEUED_TIMES_MAX:
             self._queued_s.popitem(last=False)
 
-    def count_admitted(self, tree: PoolTree, chosen: Iterable[Admitted]) -> None:
+    def count_admitted(self, tree: PoolTree, chosen: Iterable[Admitted], now_ns: int = 0) -> None:
         now_s, chosen = self._clock_s(), list(chosen)
         self._tally.count_admitted(tree, chosen)
         for one in chosen:
             pool = {"pool": tree.paths[one.pool]}
             self._admitted.add(one.gang_count * one.run.gang_size, pool)
-            queued_s = self._queued_s.get(one.run.queue_seq)
+            queued_s, submitted_ns = self._queued_s.get(one.run.queue_seq, (None, 0))
             if queued_s is not None:
                 self._wait_time.record(now_s - queued_s, pool)
+                self._queued_s[one.run.queue_seq] = queued_s, 0
+            if submitted_ns:
+                self._admission_time.record(max(now_ns - submitted_ns, 0) / NS_PER_S)
 
     def count_evicted(self, evictions: Iterable[Eviction]) -> None:
         """Count evictions by the victim's pool, and whether the waiting gang is of the same pool."""
@@ -115,9 +114,8 @@ class AdmissionMeter:
 
     @contextmanager
     def cycle(self) -> Iterator[None]:
-        began_s = self._clock_s()
-        yield
-        self._cycle_time.record(self._clock_s() - began_s)
+        with timing(self._cycle_time):
+            yield
 
     def broken(self, count: int) -> None:
         if count:

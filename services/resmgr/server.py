@@ -29,6 +29,7 @@ from services.resmgr.settings import LoopSettings, MoverSettings, RecorderSettin
 from services.resmgr.wanted_hosts import find_wanted_hosts
 from services.role_surface import RolesOnly
 from services.storage.storage import Storage
+from services.telemetry.calls import measure_calls
 
 DRAIN_S = 5.0
 OPTIONS = (("grpc.so_reuseport", 0), *SERVER_OPTIONS)
@@ -76,7 +77,7 @@ async def serve(
     await asyncio.to_thread(pools.load)
     await loop.start()
     around: list[grpc.aio.ServerInterceptor] = [] if direct_calls else [RolesOnly()]
-    around += [ErrorsToStatus("resource manager"), Requests()]
+    around += [*measure_calls(), ErrorsToStatus("resource manager"), Requests()]
     server = grpc.aio.server(interceptors=around, options=OPTIONS)
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)

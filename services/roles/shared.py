@@ -41,6 +41,11 @@ class Shared:
     policies: Policies = field(default_factory=Policies)
 
 
+def sdk_metrics_address(settings: Settings) -> str:
+    """Return where Prometheus scrapes the metrics of Temporal's SDK; empty: nowhere."""
+    return f"{settings.metrics_host}:{settings.temporal_metrics_port}" if settings.temporal_metrics_port else ""
+
+
 async def lead_role(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]) -> None:
     """Stand by, lead, and resign."""
     election = LeaderElection(shared.storage.leases, role, shared.settings.leader_ttl_s)

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from peloton.lifecycle.worker_ramp import Promotion
 from peloton.model.workflow_trouble import FailingActivity
 from services import temporal, temporal_connection
-from services.roles.shared import Shared, bounds_of, host_managers_of
+from services.roles.shared import Shared, bounds_of, host_managers_of, sdk_metrics_address
 from services.workflow_labels import PoolPaths
 
 if TYPE_CHECKING:
@@ -102,7 +102,12 @@ async def _connect(shared: Shared, stop: asyncio.Event) -> Client | None:
     said_at_s = 0.0
     while not stop.is_set():
         try:
-            client = await temporal_connection.connect(shared.temporal_config, shared.identity, is_lazy=False)
+            client = await temporal_connection.connect(
+                shared.temporal_config,
+                shared.identity,
+                is_lazy=False,
+                metrics_address=sdk_metrics_address(shared.settings),
+            )
             await temporal.register_search_attributes(client)
             return client
         except (RuntimeError, OSError) as error:

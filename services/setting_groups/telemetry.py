@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.setting_rules import ALL, ENDPOINT, one_of, setting
+from services.setting_rules import ALL, ENDPOINT, PORT_MAX, SERVERS, WORD, one_of, setting
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,21 @@ class TelemetrySettings:
         "OTLP gRPC endpoint for metrics, such as `http://collector:4317`; empty: none are exported",
         form=ENDPOINT,
     )
+    metrics_port: int = setting(
+        0,
+        ALL,
+        "port at which Prometheus scrapes the [metrics](observability.md) of the process, `/metrics`; 0: none",
+        low=0,
+        high=PORT_MAX,
+    )
+    metrics_host: str = setting("127.0.0.1", ALL, "address on which that port listens", form=WORD)
+    temporal_metrics_port: int = setting(
+        0,
+        SERVERS,
+        "port at which Prometheus scrapes the metrics of Temporal's SDK, `/metrics`, on the same address; 0: none",
+        low=0,
+        high=PORT_MAX,
+    )
     health_file: str = setting(
         "",
         ALL,
@@ -30,4 +45,7 @@ class TelemetrySettings:
     )
     log_level: str = setting(
         "INFO", ALL, "DEBUG, INFO, WARNING or ERROR", form=one_of("DEBUG", "INFO", "WARNING", "ERROR")
+    )
+    log_format: str = setting(
+        "text", ALL, "lines for people, or a JSON object per [line](observability.md#logs)", form=one_of("text", "json")
     )

@@ -11,12 +11,14 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
+from weakref import ref
 
 import sqlalchemy as sa
+from opentelemetry.metrics import CallbackOptions, Observation
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, OperationalError
 
@@ -24,6 +26,7 @@ from peloton.errors import ResourceExhausted, Unavailable
 from peloton.extras import require_extra
 from services.storage.sqlite_files import fault_of
 from services.storage.tables import COUNTER, JOB
+from services.telemetry.metrics import counter, histogram, register_gauge, timing
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -38,6 +41,11 @@ _STEPS_PER_CHECK = 10_000
 _CANCELLED_STATE = "57014"  # by statement_timeout
 _LOST_RACE_STATES = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 _UNAVAILABLE_STATES = frozenset({"57P01", "57P02", "57P03", "53300"})  # stopping, crashed, starting, full
+
+
+_DURATIONS = histogram("peloton.db.duration")
+_ERRORS = counter("peloton.db.errors")
+_RETRIES = counter("peloton.db.retries")
 
 
 class WriterTurn:
@@ -83,6 +91,9 @@ class Database:
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._path = (self.engine.url.database or "") if self.is_sqlite else ""
         self._turn = WriterTurn(self._path) if self.is_sqlite else None
+        self._labels = {"database": self.engine.dialect.name}
+        self._reads, self._writes = {**self._labels, "work": "read"}, {**self._labels, "work": "write"}
+        register_gauge("peloton.db.connections", partial(_count_connections, ref(self.engine), self._labels))
 
     def close(self) -> None:
         self.engine.dispose()
@@ -95,7 +106,7 @@ class Database:
 
         ``timeout_s`` bounds the transaction on SQLite and each statement on PostgreSQL. Raises ResourceExhausted.
         """
-        with _translate_errors(self._path), self.engine.connect() as conn:
+        with timing(_DURATIONS, self._reads), self._translating(), self.engine.connect() as conn:
             if not self.is_sqlite:
                 conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             if not timeout_s:
@@ -112,16 +123,26 @@ class Database:
         """Run ``work`` in a write transaction and commit; retries after conflicts. Raises Unavailable."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
-                with _translate_errors(self._path):
+                with timing(_DURATIONS, self._writes), self._translating():
                     return self._write_once(work)
             except DBAPIError as error:
                 if not is_lost_race(error):
                     raise
+                _RETRIES.add(1, self._labels)
                 if attempt == ATTEMPTS_MAX:
                     raise Unavailable(
                         f"storage is busy: gave up after {ATTEMPTS_MAX} attempts: {error.orig}"
                     ) from error
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            with _translate_errors(self._path):
+                yield
+        except (Unavailable, DBAPIError) as error:
+            _ERRORS.add(1, {**self._labels, "error": _kind_of(error)})
+            raise
 
     def _write_once(self, work: Callable[[sa.Connection], T]) -> T:
         if self._turn is None:
@@ -219,6 +240,18 @@ def _limit_time(conn: sa.Connection, timeout_s: float) -> Iterator[None]:
     finally:
         if conn.dialect.name == "sqlite":
             raw.set_progress_handler(None, 0)
+
+
+def _count_connections(engine: ref[sa.Engine], labels: Mapping[str, str], _: CallbackOptions) -> Iterable[Observation]:
+    """Yield the connections in use, while the database is open."""
+    if (found := engine()) is not None and isinstance(found.pool, sa.QueuePool):
+        yield Observation(found.pool.checkedout(), labels)
+
+
+def _kind_of(error: Exception) -> str:
+    if isinstance(error, DBAPIError):
+        return "conflict" if is_lost_race(error) else "other"
+    return "unavailable"
 
 
 @contextmanager

@@ -22,6 +22,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from peloton.lifecycle.workflow_problems import ATTEMPTS, error_text
 from peloton.model.times import unix_ns
 from peloton.model.workflow_trouble import FailingActivity
+from services.telemetry.log_context import about
+from services.telemetry.metrics import histogram
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,10 @@ NEXT_ATTEMPT_S = 20.0
 """Seconds within which the next attempt is expected on this worker. After that another worker has it, or the workflow
 has ended.
 """
+
+_OF_JOBS = {"job", "gang", "update", "daemon"}
+"""Kinds of workflows whose ids have the id of a job after the first slash."""
+_DURATIONS = histogram("peloton.activity.duration")
 
 Report = Callable[[Sequence[FailingActivity], int], None]
 """Receives the first failing activities, and their count."""
@@ -88,6 +94,17 @@ class _Counted(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info = activity.info()
+        began_s, outcome = time.perf_counter(), "failed"
+        try:
+            with about(**_fields_of(info.workflow_id or "")):
+                result = await self._count(input, info)
+            outcome = "done"
+            return result
+        finally:
+            labels = {"activity": info.activity_type, "outcome": outcome}
+            _DURATIONS.record(time.perf_counter() - began_s, labels)
+
+    async def _count(self, input: ExecuteActivityInput, info: activity.Info) -> Any:
         if info.is_local:  # its attempts are bounded
             return await super().execute_activity(input)
         self._attempts.begin(info)
@@ -100,6 +117,12 @@ class _Counted(ActivityInboundInterceptor):
             raise
         self._attempts.end(info, _lateness_error(info, time.monotonic() - began_s))
         return result
+
+
+def _fields_of(workflow_id: str) -> dict[str, str]:
+    """Return what log lines of the activities of a workflow are about."""
+    kind, _, rest = workflow_id.partition("/")
+    return {"workflow": workflow_id} | ({"job": rest.partition("/")[0]} if kind in _OF_JOBS else {})
 
 
 def _lateness_error(info: activity.Info, duration_s: float) -> str:

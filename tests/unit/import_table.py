@@ -32,10 +32,13 @@ _SERVES = (
     "services.grpc_requests",
     "services.grpc_status",
     "services.role_surface",
+    "services.telemetry.calls",
 )
+_MEASURES = ("services.telemetry.log_context", "services.telemetry.metrics", "services.telemetry.state")
 _GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers")
 _WAKES = May(
     (
+        *_MEASURES,
         "peloton.model",
         "services.job_rollup",
         "services.job_waker",
@@ -119,7 +122,14 @@ MAY: dict[str, May] = {
         )
     ),
     "services.grpc_errors": May(
-        ("peloton.api.error_details", "peloton.api.limits", "peloton.errors", "peloton.model.text", "peloton.ports"),
+        (
+            *_MEASURES,
+            "peloton.api.error_details",
+            "peloton.api.limits",
+            "peloton.errors",
+            "peloton.model.text",
+            "peloton.ports",
+        ),
         ("grpc",),
     ),
     "services.tls": May(
@@ -131,12 +141,15 @@ MAY: dict[str, May] = {
     "services.grpc_status": May(_GRPC, ("grpc",)),
     "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),
     "services.leader": May(
-        ("peloton.api.limits", "peloton.errors", "peloton.ports", "services.role_surface"), ("grpc",)
+        (*_MEASURES, "peloton.api.limits", "peloton.errors", "peloton.ports", "services.role_surface"), ("grpc",)
     ),
     "services.plugins": May(("peloton.errors",)),
-    "services.leading": May(("peloton.errors", "services.leader")),
+    "services.leading": May((*_MEASURES, "peloton.errors", "services.leader"), ("opentelemetry",)),
     "services.log_lines": May(("peloton.model.text",)),
-    "services.telemetry": May(("peloton.errors", "services.log_lines", "services.settings"), ("opentelemetry",)),
+    "services.telemetry": May(
+        ("peloton.errors", "peloton.model.text", "services.log_lines", "services.settings"), ("opentelemetry",)
+    ),
+    "services.telemetry.calls": May(("services.grpc_handlers", "services.telemetry"), ("grpc",)),
     "services.rested": May(),
     "services.ticks": May(("peloton.lifecycle.liveness",)),
     "services.health_file": May(),
@@ -152,6 +165,7 @@ MAY: dict[str, May] = {
     "services.wake_line": May(),
     "services.waker": May(
         (
+            *_MEASURES,
             "peloton.lifecycle.backoff",
             "peloton.model",
             "services.failed_workflows",
@@ -207,7 +221,7 @@ MAY: dict[str, May] = {
         ),
         ("temporalio",),
     ),
-    "services.sweep": May(("peloton.model", "services.ticks")),
+    "services.sweep": May((*_MEASURES, "peloton.model", "services.ticks")),
     "services.missing_workflows": May(("peloton.model", "services.temporal"), ("temporalio",)),
     "services.worker_fleet": May(
         ("peloton.lifecycle", "services.payloads", "services.temporal", "services.temporal_connection"),
@@ -218,20 +232,22 @@ MAY: dict[str, May] = {
         ("google", "temporalio"),
     ),
     "services.worker_admin": May(("peloton.errors", "peloton.lifecycle", "services.worker_fleet"), ("temporalio",)),
-    "services.temporal_connection": May(("peloton.errors", "services.payloads"), ("temporalio",)),
+    "services.temporal_connection": May((*_MEASURES, "peloton.errors", "services.payloads"), ("temporalio",)),
     "services.storage": May(
-        (*_INSIDE, "peloton.extras"), ("alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard")
+        (*_MEASURES, *_INSIDE, "peloton.extras"),
+        ("opentelemetry", "alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard"),
     ),
     "services.api": May(
-        (*_INSIDE, *_STORED, *_SERVES, "services.rested"),
+        (*_MEASURES, *_INSIDE, *_STORED, *_SERVES, "services.rested"),
         ("google", "grpc", "grpc_health", "grpc_reflection", "opentelemetry"),
     ),
     "services.resmgr": May(
-        (*_INSIDE, *_STORED, *_SERVES, "peloton.scheduling", "services.settings", "services.ticks"),
+        (*_MEASURES, *_INSIDE, *_STORED, *_SERVES, "peloton.scheduling", "services.settings", "services.ticks"),
         ("google", "grpc", "numpy", "opentelemetry"),
     ),
     "services.hostmgr": May(
         (
+            *_MEASURES,
             *_INSIDE,
             *_STORED,
             *_SERVES,
@@ -277,6 +293,7 @@ MAY: dict[str, May] = {
     ),
     "services.worker": May(
         (
+            *_MEASURES,
             "peloton.lifecycle",
             "peloton.model",
             "peloton.ports",

@@ -27,7 +27,7 @@ BY_OTHERS = {
     "inverseOffers inverseOfferRescinded processHeartBeat executorLost frameworkMessage",
     "httptools": "on_message_begin on_url on_header on_body",
     "socketserver": "verify_request",
-    "http.server": "do_POST log_message handle_error daemon_threads request_queue_size default_request_version",
+    "http.server": "do_GET do_POST log_message handle_error daemon_threads request_queue_size default_request_version",
     "io": "readable readinto",
     "textual": "BINDINGS ENABLE_COMMAND_PALETTE theme on_mount on_unmount on_key on_resize action_close_page "
     "action_filter action_help action_kind action_next_tab action_same_as action_scroll_above action_sort action_turn",
@@ -35,7 +35,6 @@ BY_OTHERS = {
     "sqlite3": "isolation_level",
     "alembic": "down_revision branch_labels depends_on downgrade",
     "logging": "msg exc_text",
-    "contextlib": "trace",
     "temporalio": "intercept_activity intercept_client to_typed_value",
     "temporalio, options": "schedule_to_close_timeout heartbeat_timeout retry_policy",
     "pod machine, which names columns": "initial_health",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from services.lab.local.part import LINE_BYTES_MAX, Part
 from services.log_lines import LINE_CHARS_MAX, printable
-from services.telemetry import RECORD_LINES_MAX, BoundedLines
+from services.telemetry.logs import RECORD_LINES_MAX, BoundedLines
 
 
 def test_control_characters_are_escaped() -> None:

@@ -14,6 +14,8 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
 
+from opentelemetry.metrics import Observation
+
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2 import WatchResponse
 from peloton.errors import (
     Aborted,
@@ -28,6 +30,7 @@ from peloton.errors import (
 from peloton.model.text import shorten
 from services.api.calls import RETRY_AFTER_S, Calls
 from services.api.v1.watch_changes import Batch, Change, ChangeReader, Filter, Key, Wants
+from services.telemetry.metrics import register_gauge
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +124,7 @@ class WatchHub:
         self._position = 0
         self._turn = asyncio.Lock()  # held while reading and distributing: no watcher joins in between
         self._tail: asyncio.Task[None] | None = None
+        register_gauge("peloton.watch.clients", lambda _: [Observation(len(self._watchers))])
 
     async def watch(self, wanted: Filter, start_revision: int) -> AsyncGenerator[WatchResponse, None]:
         """Yield the id and the revision after which changes follow, then the changes."""

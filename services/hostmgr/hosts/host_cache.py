@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 
-from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from peloton.errors import Unavailable
@@ -29,6 +28,7 @@ from services.hostmgr.hosts.host_event_recorder import NO_RECORDER, HostEventRec
 from services.hostmgr.hosts.host_listing import list_hosts
 from services.hostmgr.hosts.host_owner import HostOwner
 from services.hostmgr.hosts.host_views import HostViews
+from services.telemetry.metrics import register_gauge
 
 
 class HostCache:
@@ -65,9 +65,8 @@ class HostCache:
         self.pod_labels, self.avoidances = owner.part(state.table.pod_labels), owner.part(state.avoidances)
         self.spread_turns = owner.part(state.spread_turns)
         self.views, self.finder = HostViews(state, owner), self._queries
-        meter = meter or metrics.get_meter("peloton.hostmgr")
-        meter.create_observable_gauge("peloton.hosts.reserved", [self._read_reserved])
-        meter.create_observable_gauge("peloton.hosts.avoided", [self._read_avoided])
+        register_gauge("peloton.hosts.reserved", self._read_reserved, meter)
+        register_gauge("peloton.hosts.avoided", self._read_avoided, meter)
 
     @property
     def are_hosts_known(self) -> bool:

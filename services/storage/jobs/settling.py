@@ -18,6 +18,7 @@ from peloton.lifecycle.settle import plan_settle
 from peloton.lifecycle.wake import Wake, shown_by_ns
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, RolledUp
+from peloton.model.times import NS_PER_S
 from services.storage.codec import counts_to_text, job_record
 from services.storage.engine import Database, lock_job
 from services.storage.jobs.rows import read_job
@@ -28,6 +29,7 @@ from services.storage.pods.writes import fire
 from services.storage.tables import JOB
 from services.storage.updates.rolling import advance
 from services.storage.watch_log import note_job
+from services.telemetry.metrics import histogram
 
 SMALL_PODS = 100
 """Maximum size of jobs that are counted before their workflow is woken; larger ones are counted by the workflow alone.
@@ -48,6 +50,7 @@ _WRITING = (
     .where(JOB.c.job_id == sa.bindparam("of_job"))
     .values({name: sa.bindparam(f"new_{name}") for name in _WRITTEN})
 )
+_DURATIONS = histogram("peloton.job.duration")
 _COUNTED = [number for kind, number in JOB_TYPE_NUMBERS.items() if kind.runs_to_end]
 
 
@@ -123,6 +126,9 @@ def apply(conn: sa.Connection, found: PendingSettle, now_ns: int, is_shown: bool
     if found.must_write:
         # The revision rises even when only pods changed: it refuses the write of a settle that read before this one.
         _write_job(conn, replace(plan.job, revision=view.job.revision + 1, updated_ns=now_ns))
+        if plan.job.state in JOB_TERMINAL and view.job.state not in JOB_TERMINAL and view.job.created_ns:
+            labels = {"type": plan.job.type.name, "end": plan.job.state.name}
+            _DURATIONS.record(max(now_ns - view.job.created_ns, 0) / NS_PER_S, labels)
     take_back(conn, replace(found, plan=plan), now_ns, is_shown)
     return replace(plan.progress, settle_again=found.work.more)
 

@@ -28,6 +28,9 @@ from services.storage.pods.containers import write_containers
 from services.storage.pods.writes import write_reported
 from services.storage.tables import JOB, POD, STATUS_LOG
 from services.storage.volumes.rows import forget_unmade, note_made
+from services.telemetry.metrics import counter
+
+_RETRIES = counter("peloton.pod.retries")
 
 Retry = tuple[PodId, PodShape, Hostname]
 """Failing run, shape of its pod, and host of the run."""
@@ -185,6 +188,7 @@ def decide(
     if ending.is_rest:
         return decision.pod
     next_run, due_ns = ending.next_run, ending.due_ns
+    _RETRIES.add(1)
     again = next_pod(decision.pod, Event.RUN_AGAIN, status.time_ns, next_run=next_run, due_ns=due_ns)
     assert again is not None, f"{status.pod_id} is to rest, and to run again: {ending}"
     return again

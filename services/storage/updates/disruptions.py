@@ -25,8 +25,10 @@ from services.storage.pods.scope import ON_HOST_NUMBERS, Chosen, within
 from services.storage.pods.writes import fire, fire_each
 from services.storage.tables import DISRUPTION, FINISHED_STATES, JOB, POD
 from services.storage.updates import instances
+from services.telemetry.metrics import counter
 
 JOBS_PER_QUERY = 200
+_REFUSED = counter("peloton.sla.refused")
 _SERVICE = JOB_TYPE_NUMBERS[JobType.SERVICE]
 DISRUPTIONS_KEPT = 100
 """Number of granted and refused disruptions kept per job."""
@@ -181,6 +183,8 @@ def ask(
     missing = instances.missing_of(conn, job.job_id) if maximum else ()
     grant = sla.grant(maximum, missing, wanted)
     _note(conn, job.job_id, grant, reason, message, now_ns)
+    if grant.refused:
+        _REFUSED.add(len(grant.refused))
     return grant
 
 

@@ -1,0 +1,99 @@
+"""Interceptors that measure and trace the calls that a server answers; there are none while telemetry is off."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from services.grpc_handlers import AroundCalls, within
+from services.telemetry import state
+from services.telemetry.metrics import counter, histogram
+
+_CALLS = counter("peloton.grpc.calls")
+_DURATIONS = histogram("peloton.grpc.duration")
+_SIZES = histogram("peloton.grpc.request_size")
+_CODES = {code.value[0]: code.name for code in grpc.StatusCode}
+OK, CANCELLED, UNKNOWN = grpc.StatusCode.OK.name, grpc.StatusCode.CANCELLED.name, grpc.StatusCode.UNKNOWN.name
+
+
+def measure_calls() -> list[grpc.aio.ServerInterceptor]:
+    """Return the interceptors of an asynchronous server; the first ones of its list."""
+    return [MeasuredCalls()] if state.is_on() else []
+
+
+def measure_threads() -> list[grpc.ServerInterceptor]:
+    """Return the interceptors of a server with threads."""
+    return [MeasuredCallsOfThreads()] if state.is_on() else []
+
+
+class MeasuredCalls(AroundCalls):
+    """Interceptor round all others: it sees the status that they make of an error."""
+
+    def wrap(self, method: str, handler: Any) -> Any:
+        name = method.removeprefix("/")
+        is_unary = not (handler.request_streaming or handler.response_streaming)
+
+        @asynccontextmanager
+        async def measure(request: Any, context: Any) -> AsyncIterator[Any]:
+            began_s, code = time.perf_counter(), OK
+            if isinstance(request, bytes):
+                _SIZES.record(len(request))
+            try:
+                yield request
+                code = _code_of(context.code(), OK)
+            except asyncio.CancelledError:
+                code = CANCELLED
+                raise
+            except BaseException:
+                code = _code_of(context.code(), UNKNOWN)
+                raise
+            finally:
+                _record(name, code, time.perf_counter() - began_s if is_unary else None)
+
+        return within(handler, measure, handler.request_deserializer)
+
+
+class MeasuredCallsOfThreads(grpc.ServerInterceptor):
+    """The same for a server with threads, whose methods are all unary."""
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler: Any = continuation(handler_call_details)
+        if handler is None:
+            return None
+        name = handler_call_details.method.removeprefix("/")
+
+        def answer(request: Any, context: Any) -> Any:
+            began_s, code = time.perf_counter(), OK
+            try:
+                return handler.unary_unary(request, context)
+            except BaseException:
+                code = _code_of(context.code(), UNKNOWN)
+                raise
+            finally:
+                _record(name, code, time.perf_counter() - began_s)
+
+        make: Any = grpc.unary_unary_rpc_method_handler
+        return make(answer, handler.request_deserializer, handler.response_serializer)  # type: ignore[no-any-return]
+
+
+def _record(method: str, code: str, duration_s: float | None) -> None:
+    _CALLS.add(1, {"method": method, "code": code})
+    if duration_s is not None:
+        _DURATIONS.record(duration_s, {"method": method})
+
+
+def _code_of(found: Any, otherwise: str) -> str:
+    """Return the name of a status, which contexts give as a number or as a code; ``otherwise`` when there is none."""
+    if isinstance(found, grpc.StatusCode):
+        return found.name
+    return _CODES.get(found, otherwise) if found else otherwise
