@@ -23,10 +23,10 @@ QUIET = ("alembic", "temporalio.worker")
 def configure_logs(level: str, form: str, own: Mapping[str, str]) -> None:
     """Log to stderr. ``form``: text or json; ``own``: fields of every JSON line, such as the role."""
     logging.basicConfig(stream=sys.stderr, level=level, force=True)
-    readable = logging.Formatter(FORMAT, "%H:%M:%S")
+    lines = logging.Formatter(FORMAT, "%H:%M:%S")
     for handler in logging.getLogger().handlers:
         handler.addFilter(without_expected_traces)
-        handler.setFormatter(JsonLines(own) if form == "json" else BoundedLines(readable))
+        handler.setFormatter(JsonLines(own) if form == "json" else BoundedLines(lines))
     for noisy in QUIET:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
