@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from peloton.errors import Unavailable
+from services.tls.transport import PLAINTEXT, Transport
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ async def serve(
     stop: asyncio.Event,
     serves: Callable[[int], None],
     end: Callable[[], Awaitable[None]] | None = None,
+    transport: Transport = PLAINTEXT,
     **config: Any,
 ) -> None:
     """Serve until ``stop``, then call ``end`` and give calls in flight their time. ``serves`` is called with the port
@@ -52,6 +54,8 @@ async def serve(
             listening.listen(BACKLOG)
         except OSError as error:
             raise Unavailable(f"role {role} cannot listen on {host}:{port}: {error.strerror}") from error
+        if context := transport.http_context():
+            config["ssl_context_factory"] = lambda *_: context
         settings = uvicorn.Config(
             app, access_log=False, log_config=None, log_level="warning", timeout_graceful_shutdown=GRACE_S,
             server_header=False, backlog=BACKLOG, **config,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 
 from peloton.model.advice import LatencyBounds
@@ -36,10 +37,15 @@ def read_monitor_settings(settings: Settings) -> tuple[QosSettings, AdvisorSetti
 
 
 def advising(
-    settings: Settings, advisor_settings: AdvisorSettings, jobs: Jobs, core: HostManagerCore, qos: QosController
+    settings: Settings,
+    advisor_settings: AdvisorSettings,
+    jobs: Jobs,
+    core: HostManagerCore,
+    qos: QosController,
+    context: ssl.SSLContext | None,
 ) -> tuple[HostAdvisor, HostSamples, LatencyEndpoint | None]:
-    """Make the host advisor, its samples and its endpoint for latencies. Raises InvalidArgument when the port of the
-    endpoint cannot be opened.
+    """Make the host advisor, its samples and its endpoint for latencies, with TLS if there is a ``context``. Raises
+    InvalidArgument when the port of the endpoint cannot be opened.
     """
     reports = LatencyReports(time.monotonic)
     advisor = HostAdvisor(advisor_settings, jobs, reports, on_marked=core.recorder.record_mark)
@@ -47,5 +53,7 @@ def advising(
     if settings.advisor:
         readers.append(HostLoads(core.cache.loads))
     samples = HostSamples(core, readers, settings.qos_period_s, settings.advisor)
-    port = settings.latency_port
-    return advisor, samples, LatencyEndpoint(settings.host, port, reports) if port else None
+    endpoint = None
+    if port := settings.latency_port:
+        endpoint = LatencyEndpoint(settings.host, port, reports, context=context)
+    return advisor, samples, endpoint

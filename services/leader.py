@@ -25,6 +25,7 @@ from peloton.errors import Unavailable
 from peloton.ports import LeaseRecords
 from services.role_surface import AGENT_OPTION
 from services.telemetry.metrics import counter
+from services.tls.transport import PLAINTEXT, Transport
 
 log = logging.getLogger(__name__)
 
@@ -183,8 +184,9 @@ class LeaderElection:
 class LeaderChannels:
     """Caches gRPC channels to the leaders of roles. Thread-safe; a leader is read at most once per LOOKUP_CACHE_S."""
 
-    def __init__(self, leases: LeaseRecords) -> None:
+    def __init__(self, leases: LeaseRecords, transport: Transport = PLAINTEXT) -> None:
         self._leases = leases
+        self.transport = transport
         self._lock = threading.Lock()
         self._found: dict[str, tuple[float, str | None]] = {}
         self._channels: dict[str, grpc.Channel] = {}  # the last used last
@@ -233,7 +235,7 @@ class LeaderChannels:
             if address not in self._channels:
                 while len(self._channels) >= CHANNELS_MAX:
                     self._channels.pop(next(iter(self._channels))).close()
-                self._channels[address] = grpc.insecure_channel(
+                self._channels[address] = self.transport.open(
                     address, options=[*MESSAGE_SIZES, AGENT_OPTION, ("grpc.max_reconnect_backoff_ms", 1000)]
                 )
             channel = self._channels[address] = self._channels.pop(address)

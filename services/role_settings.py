@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -9,13 +10,17 @@ from typing import TYPE_CHECKING
 
 from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
 from peloton.errors import InvalidArgument, InvalidSettings
-from services.setting_rules import PREFIX
+from services.setting_groups.transport import REQUIRED
+from services.setting_rules import PREFIX, ROLES
 from services.settings import DEFAULT, Found, Settings, find
 from services.settings_table import SETTINGS
 
 if TYPE_CHECKING:
     from services.hostmgr.kubernetes.settings import KubernetesSettings
 
+SERVING = frozenset(ROLES) - {"worker"}
+"""The roles that listen on a port."""
+FOR_CLIENTS = frozenset({"api", "web", "aurorabridge"})
 ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104, refused
 
 
@@ -47,11 +52,43 @@ def check(settings: Settings, roles: Collection[str]) -> None:
             f"{PREFIX}ADVERTISE must be set for role {min(dialled)}: {PREFIX}HOST={settings.host} is no address that "
             f"others can connect to; want the name of this host"
         )
+    check_exposure(settings, roles)
     manages_hosts = "hostmgr" in roles
     if manages_hosts and settings.kubernetes:
         read_kubernetes_settings(settings)
     if "web" in roles or (manages_hosts and not settings.kubernetes):
         read_mesos_access(settings)
+
+
+def check_exposure(settings: Settings, roles: Collection[str]) -> None:
+    """Raise InvalidSettings when a role would serve other machines without TLS, or clients without credentials."""
+    serving = sorted(SERVING & set(roles))
+    if settings.insecure or not serving or is_loopback(settings.host):
+        return
+    where = f"other machines reach {PREFIX}HOST={settings.host}"
+    escape = f"or {PREFIX}INSECURE=true in a network whose every client is trusted"
+    if not settings.tls_cert_file:
+        raise InvalidSettings(
+            f"{PREFIX}TLS_CERT_FILE must be set for role {serving[0]}: {where}; want a certificate, {escape}"
+        )
+    if FOR_CLIENTS & set(serving) and not authenticates_clients(settings):
+        raise InvalidSettings(
+            f"{PREFIX}TLS_CLIENTS={settings.tls_clients} leaves role {min(FOR_CLIENTS & set(serving))} without "
+            f"credentials of clients: {where}; want {PREFIX}TLS_CLIENTS={REQUIRED}, {escape}"
+        )
+
+
+def authenticates_clients(settings: Settings) -> bool:
+    """Report whether clients must prove who they are."""
+    return settings.tls_clients == REQUIRED
+
+
+def is_loopback(host: str) -> bool:
+    """Report whether only this machine reaches the address; a name other than localhost may be any address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def read_mesos_access(settings: Settings) -> MesosAccess:

@@ -1,16 +1,21 @@
 """The surface of resource manager and host managers: only other roles call their public services there.
 
-Roles name themselves in the user agent of their channels. That proves no identity: any client that reaches the port can
-do the same. It keeps clients on the api, which is the one place to ask who may call what.
+Without TLS, roles name themselves in the user agent of their channels. That proves no identity: any client that reaches
+the port can do the same. It keeps clients on the api, which is the one place to ask who may call what. With TLS, roles
+prove by their certificates who they are, and private calls are taken from them alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import grpc.aio
+
+from services.grpc_handlers import AroundCalls, within
+from services.tls.transport import Transport
 
 ROLE_AGENT = "peloton-role"
 AGENT_OPTION = ("grpc.primary_user_agent", ROLE_AGENT)
@@ -25,8 +30,12 @@ def is_allowed(call: grpc.HandlerCallDetails) -> bool:
     return not call.method.startswith(_PUBLIC) or str(agent).startswith(_AGENTS)
 
 
+def _service_of(method: str) -> str:
+    return method.removeprefix("/").rpartition("/")[0]
+
+
 def refusal_text(method: str) -> str:
-    service = method.removeprefix("/").rpartition("/")[0]
+    service = _service_of(method)
     where = "call the api (PELOTON_PORT, 5397 by default), which forwards it"
     return f"service {service} is not for clients on this port: {where}; PELOTON_DIRECT_CALLS=true admits direct calls"
 
@@ -67,3 +76,75 @@ class RolesOnlyOnThreads(grpc.ServerInterceptor):
 
         handler: Any = grpc.unary_unary_rpc_method_handler(refuse)
         return handler  # type: ignore[no-any-return]
+
+
+def roles_only(transport: Transport, direct_calls: bool) -> list[grpc.aio.ServerInterceptor]:
+    """Return the interceptors of a resource manager."""
+    if transport.has_tls:
+        return [CertifiedRoles(transport, lambda method: not (direct_calls and method.startswith(_PUBLIC)))]
+    return [] if direct_calls else [RolesOnly()]
+
+
+def roles_only_on_threads(transport: Transport, direct_calls: bool) -> list[grpc.ServerInterceptor]:
+    """Return the interceptors of a host manager."""
+    if transport.has_tls:
+        return [CertifiedRolesOnThreads(transport, direct_calls)]
+    return [] if direct_calls else [RolesOnlyOnThreads()]
+
+
+def roles_only_in(services: Collection[str], transport: Transport) -> list[grpc.aio.ServerInterceptor]:
+    """Return the interceptors of an api, of whose services these are for roles."""
+    if not transport.has_tls:
+        return []
+    return [CertifiedRoles(transport, lambda method: _service_of(method) in services)]
+
+
+def no_role_text(method: str) -> str:
+    return (
+        f"service {_service_of(method)} is for roles, whose certificates PELOTON_TLS_ROLES describes: this connection "
+        "has none of them; where PELOTON_TLS_CLIENTS is none, roles call PELOTON_ROLES_PORT"
+    )
+
+
+class CertifiedRoles(AroundCalls):
+    """Interceptor that takes calls of some methods only from roles, by their certificates."""
+
+    def __init__(self, transport: Transport, is_for_roles: Callable[[str], bool]) -> None:
+        self._transport, self._is_for_roles = transport, is_for_roles
+
+    def wrap(self, method: str, handler: Any) -> Any:
+        if not self._is_for_roles(method):
+            return handler
+
+        @asynccontextmanager
+        async def around(request: Any, context: Any) -> AsyncIterator[Any]:
+            if not self._transport.is_role(context):
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, no_role_text(method))
+            yield request
+
+        return within(handler, around, handler.request_deserializer)
+
+
+class CertifiedRolesOnThreads(grpc.ServerInterceptor):
+    """The same for a server with threads, whose methods are all unary."""
+
+    def __init__(self, transport: Transport, direct_calls: bool) -> None:
+        self._transport, self._direct_calls = transport, direct_calls
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler: Any = continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None or (self._direct_calls and method.startswith(_PUBLIC)):
+            return handler  # type: ignore[no-any-return]
+
+        def answer(request: Any, context: Any) -> Any:
+            if not self._transport.is_role(context):
+                context.abort(grpc.StatusCode.PERMISSION_DENIED, no_role_text(method))
+            return handler.unary_unary(request, context)
+
+        make: Any = grpc.unary_unary_rpc_method_handler
+        return make(answer, handler.request_deserializer, handler.response_serializer)  # type: ignore[no-any-return]

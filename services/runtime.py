@@ -29,6 +29,8 @@ from services.settings import Settings, load
 from services.storage import schema_version
 from services.storage.storage import Storage
 from services.telemetry.start import configure as configure_telemetry
+from services.tls.settings import read_transport
+from services.tls.transport import Transport
 from workflows.policies import Policies
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,8 @@ log = logging.getLogger(__name__)
 WEB, BRIDGE = "web", "aurorabridge"
 EXTRAS = {WEB: ("web", "starlette"), BRIDGE: ("aurora", "thriftpy2")}
 """The roles that need an extra, each with its name and one of its packages."""
+EXPIRY_CHECK_S = 3600.0
+"""Seconds between checks whether the certificate of this process expires soon."""
 GARBAGE = (20_000, 20, 50)
 """Thresholds of the garbage collector. With Python's defaults it scans long-lived pods and hosts again and again."""
 
@@ -99,14 +103,18 @@ def run(roles: Sequence[str], upgrade: bool = False, config: str = "") -> None:
 
 
 async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:
-    health = ProcessHealth(roles)
+    health, transport = ProcessHealth(roles), read_transport(settings)
     async with AsyncExitStack() as stack:
+        expiry = asyncio.create_task(_watch_expiry(transport), name="expiry of the certificate")
+        stack.callback(expiry.cancel)
         if settings.health_file:
             await stack.enter_async_context(heartbeat(health, Path(settings.health_file)))
-        await _run_roles(settings, roles, upgrade, health)
+        await _run_roles(settings, roles, upgrade, health, transport)
 
 
-async def _run_roles(settings: Settings, roles: Sequence[str], upgrade: bool, health: ProcessHealth) -> None:
+async def _run_roles(
+    settings: Settings, roles: Sequence[str], upgrade: bool, health: ProcessHealth, transport: Transport
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -117,7 +125,8 @@ async def _run_roles(settings: Settings, roles: Sequence[str], upgrade: bool, he
     if len(clients) == len(set(roles)):
         async with asyncio.TaskGroup() as group:
             for role in clients:
-                group.create_task(CLIENTS[role](settings, stop, partial(health.note, role, "")), name=role)
+                serving = CLIENTS[role](settings, stop, partial(health.note, role, ""), transport)
+                group.create_task(serving, name=role)
             await asyncio.sleep(0)
             _collect_garbage()
         return
@@ -132,7 +141,7 @@ async def _run_roles(settings: Settings, roles: Sequence[str], upgrade: bool, he
     await asyncio.to_thread(schema_version.check, database)
     retries = Backoff(settings.retry_wait_s, settings.retry_wait_max_s)
     storage = Storage(database, pool_size=settings.database_pool, batch_backoff=retries)
-    channels = LeaderChannels(storage.leases)
+    channels = LeaderChannels(storage.leases, transport)
     try:
         metrics_at = sdk_metrics_address(settings)
         client = await temporal_connection.connect(config, identity, metrics_address=metrics_at)
@@ -162,16 +171,24 @@ def _collect_garbage() -> None:
     gc.enable()
 
 
-async def _run_web(settings: Settings, stop: asyncio.Event, serves: Callable[[], None]) -> None:
+async def _watch_expiry(transport: Transport) -> None:
+    while True:
+        transport.warn_of_expiry()
+        await asyncio.sleep(EXPIRY_CHECK_S)
+
+
+async def _run_web(settings: Settings, stop: asyncio.Event, serves: Callable[[], None], transport: Transport) -> None:
     from services.web import server
 
-    await server.run(settings, stop, serves)
+    await server.run(settings, stop, serves, transport)
 
 
-async def _run_bridge(settings: Settings, stop: asyncio.Event, serves: Callable[[], None]) -> None:
+async def _run_bridge(
+    settings: Settings, stop: asyncio.Event, serves: Callable[[], None], transport: Transport
+) -> None:
     from services.aurorabridge import server
 
-    await server.run(settings, stop, serves)
+    await server.run(settings, stop, serves, transport)
 
 
 CLIENTS = {WEB: _run_web, BRIDGE: _run_bridge}
@@ -179,7 +196,10 @@ CLIENTS = {WEB: _run_web, BRIDGE: _run_bridge}
 
 
 def _client(role: str) -> Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]:
-    return lambda shared, stop: CLIENTS[role](shared.settings, stop, partial(shared.health.note, role, ""))
+    def run(shared: Shared, stop: asyncio.Event) -> Coroutine[Any, Any, None]:
+        return CLIENTS[role](shared.settings, stop, partial(shared.health.note, role, ""), shared.channels.transport)
+
+    return run
 
 
 ROLES: dict[str, Callable[[Shared, asyncio.Event], Coroutine[Any, Any, None]]] = {

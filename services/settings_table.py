@@ -18,6 +18,7 @@ from services.setting_groups.mesos import MesosSettings
 from services.setting_groups.scheduling import SchedulingSettings
 from services.setting_groups.stores import StoresSettings
 from services.setting_groups.telemetry import TelemetrySettings
+from services.setting_groups.transport import TransportSettings
 from services.setting_groups.workers import WorkersSettings
 from services.setting_rules import (
     DATABASE_URL,
@@ -32,6 +33,7 @@ from services.setting_rules import (
 @dataclass(frozen=True)
 class Settings(
     TelemetrySettings,
+    TransportSettings,
     AuroraSettings,
     WorkersSettings,
     BacklogSettings,
@@ -79,5 +81,11 @@ TOGETHER = (
     Together(("mover_target_percent", "mover_high_percent"), is_less, "the first less than the second"),
     Together(("mover_take_after_urgent_s", "mover_take_after_s"), is_ascending, "the first no more than the second"),
     Together(("mover_return_after_s", "mover_return_after_max_s"), is_ascending, "the first no more than the second"),
+    Together(
+        ("tls_cert_file", "tls_ca_file"),
+        lambda cert, ca: bool(cert) == bool(ca),
+        "both, or none of them for plain text",
+    ),
+    Together(("tls_cert_file", "tls_key_file"), lambda cert, key: bool(cert) or not key, "the first for the second"),
     Together(("mover_hosts_at_a_time", "mover_hosts_per_hour"), is_ascending, "the first no more than the second"),
 )

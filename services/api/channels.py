@@ -11,6 +11,7 @@ import grpc.aio
 from peloton.api.limits import MESSAGE_BYTES_MAX, MESSAGE_SIZES
 from peloton.errors import Unavailable
 from services.role_surface import AGENT_OPTION
+from services.tls.transport import PLAINTEXT, Transport
 
 LeaderLookup = Callable[[str], str | None]
 """Role -> ``host:port`` of its leader, None without one. Lookups may block, so they are called in a thread."""
@@ -40,7 +41,8 @@ CHANNEL_OPTIONS = (
 class AsyncLeaderChannels:
     """Channels shared by all calls, one per address. For one event loop only."""
 
-    def __init__(self, leader: LeaderLookup, clusters: ClusterLookup = dict) -> None:
+    def __init__(self, leader: LeaderLookup, clusters: ClusterLookup = dict, transport: Transport = PLAINTEXT) -> None:
+        self._transport = transport
         self._leader = leader
         self._clusters = clusters
         self._channels: OrderedDict[str, grpc.aio.Channel] = OrderedDict()
@@ -67,7 +69,7 @@ class AsyncLeaderChannels:
     def _at(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = grpc.aio.insecure_channel(address, options=list(CHANNEL_OPTIONS))
+            channel = self._channels[address] = self._transport.open_async(address, CHANNEL_OPTIONS)
         self._channels.move_to_end(address)
         while len(self._channels) > CHANNELS_MAX:
             _, oldest = self._channels.popitem(last=False)

@@ -97,8 +97,10 @@ from services.api.wake import Wake, Wakers
 from services.api.worker_version_service import NoWorkers, Workers, WorkerVersionService
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
+from services.role_surface import roles_only_in
 from services.storage.storage import Storage
 from services.telemetry.calls import measure_calls
+from services.tls.transport import PLAINTEXT, Transport
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +114,9 @@ VOLUME_SERVICES: tuple[tuple[type[Servicer], tuple[str, ...]], ...] = (
 )
 LOCKING_SERVICES = ((AdminService, ADMIN_SERVICE), (InternalHostService, INTERNAL_HOST_SERVICE))
 HOSTMGR_SERVICES = (*HOST_SERVICE, *HOST_SERVICE_V1, *MAINTENANCE_SERVICE, *ADVICE_SERVICE)
+ABOUT_HOSTS = {name: name for name in HOSTMGR_SERVICES} | dict(zip(HOST_SERVICE_V1, HOST_SERVICE, strict=True))
+FOR_ROLES = (*BULK_READS, EVENT_PUBLISHER)
+"""Private services of the api."""
 OPTIONS = (
     *SERVER_OPTIONS,
     ("grpc.so_reuseport", 0),  # a second api on a used port is an error, not a second listener
@@ -156,22 +161,24 @@ async def start(
     workers: Workers | None = None,
     watch: WatchesTemporal | None = None,
     schedules: Schedules | None = None,
+    transport: Transport = PLAINTEXT,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is in use.
 
     ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
-    ``bounds`` limit the backlog. ``temporal`` describes Temporal; ``watch``, ``workers``, ``schedules`` access it."""
-    calls, channels = Calls(), AsyncLeaderChannels(leader, clusters)
+    ``bounds`` limit the backlog. ``temporal`` describes Temporal; ``watch``, ``workers``, ``schedules`` access it.
+    ``transport`` is that of all channels and ports."""
+    calls, channels = Calls(), AsyncLeaderChannels(leader, clusters, transport)
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
     watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds or Bounds())
-    interceptors = [*measure_calls(), ErrorsToStatus("api"), Requests(), LockdownGate(locks), backlog]
-    server = grpc.aio.server(interceptors=interceptors, options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
+    around = [*roles_only_in(FOR_ROLES, transport), *measure_calls()]
+    around += [ErrorsToStatus("api"), Requests(), LockdownGate(locks), backlog]
+    server = grpc.aio.server(interceptors=around, options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
     backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
     migrations = MigrationService(storage, targets or NoTargets(), calls, wakers.migrations_changed)
-    about_hosts = {name: name for name in HOSTMGR_SERVICES} | dict(zip(HOST_SERVICE_V1, HOST_SERVICE, strict=True))
-    of_hosts = ClusterServices(about_hosts, channels, lambda names: storage.hosts.clusters_of(names))
+    of_hosts = ClusterServices(ABOUT_HOSTS, channels, lambda names: storage.hosts.clusters_of(names))
     rebalances = RebalanceService(
         storage.rebalances, of_hosts.answer, channels.clusters, calls, wakers.rebalances_changed
     )
@@ -200,12 +207,10 @@ async def start(
     )
     for servicer, names in servicers:
         add_under_all_names(server, servicer, names)
-    roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE, *MOVER_SERVICE), RESMGR)
-    checks = {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE}
-    server.add_generic_rpc_handlers((ForwardedServices(roles, channels, checks), of_hosts, PrivateCalls()))
+    server.add_generic_rpc_handlers((_make_forwarding(channels, jobs), of_hosts, PrivateCalls()))
     health_servicer = _add_health_and_reflection(server)
     try:
-        port = server.add_insecure_port(address)
+        port = transport.bind_for_clients(server, address)
     except RuntimeError as error:
         await asyncio.gather(bulk.close(), channels.close())
         raise OSError(f"the api cannot listen on {address}: {error}") from error
@@ -213,6 +218,11 @@ async def start(
     await asyncio.gather(*(health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING) for name in ("", *SERVED)))
     log.info("api listens on %s, port %d", address, port)
     return ApiServer(port, server, health_servicer, calls, _channels=channels, _watches=watches, _bulk=bulk)
+
+
+def _make_forwarding(channels: AsyncLeaderChannels, jobs: JobManager) -> ForwardedServices:
+    roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE, *MOVER_SERVICE), RESMGR)
+    return ForwardedServices(roles, channels, {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE})
 
 
 def _add_health_and_reflection(server: grpc.aio.Server) -> Any:

@@ -15,6 +15,7 @@ from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceStub
 from peloton.client import CHANNEL_OPTIONS, target
 from services.aurorabridge.settings import DEFAULTS, BridgeSettings
+from services.tls.transport import PLAINTEXT, Transport
 
 if TYPE_CHECKING:
     from peloton.api.private.bulk_reads_pb2_grpc import BulkReadsAsyncStub
@@ -31,15 +32,15 @@ class Backend:
     Raises InvalidArgument.
     """
 
-    def __init__(self, addresses: str, settings: BridgeSettings = DEFAULTS) -> None:
-        self._target = target(addresses)
+    def __init__(self, addresses: str, settings: BridgeSettings = DEFAULTS, transport: Transport = PLAINTEXT) -> None:
+        self._target, self._transport = target(addresses), transport
         self.settings = settings
         self.answered: dict[str, None] = {}
         """Ids of the updates whose start this process has answered, the oldest first."""
 
     @cached_property
     def channel(self) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(self._target, options=list(CHANNEL_OPTIONS))
+        return self._transport.open_async(self._target, CHANNEL_OPTIONS)
 
     async def close(self) -> None:
         await self.channel.close()

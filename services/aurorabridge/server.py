@@ -22,6 +22,7 @@ from services.aurorabridge.events.tasks import Tasks
 from services.aurorabridge.methods import METHODS
 from services.aurorabridge.settings import read_bridge_settings
 from services.settings import Settings
+from services.tls.transport import Transport
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +39,16 @@ HEALTH = Route("/health", _answer_health)
 """Endpoint of load balancers, at the path that each process of the original has."""
 
 
-async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None]) -> None:
+async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None], transport: Transport) -> None:
     """Serve until ``stop``; call ``serves`` when clients can connect. Raises Unavailable when the port is in use,
     InvalidArgument for invalid addresses.
     """
-    backend = Backend(settings.api, read_bridge_settings(settings))
+    backend = Backend(settings.api, read_bridge_settings(settings), transport)
     running: list[asyncio.Task[None]] = []
     streams = Streams(Feed(backend), Tasks(backend))
 
     def listens(port: int) -> None:
-        log.info("Aurora's API at http://%s:%d/api", settings.host, port)
+        log.info("Aurora's API at %s://%s:%d/api", transport.http_scheme, settings.host, port)
         if settings.aurora_zookeeper:
             member = Member(settings.aurora_zookeeper, settings.advertised, port)
             running.append(asyncio.create_task(keep_registered(member), name="member of the ServerSet"))
@@ -63,6 +64,6 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
     await asgi_server.serve(
         create_app(backend, METHODS, [streams.route(), HEALTH]), "aurorabridge", settings.host, settings.aurora_port,
         stop=stop, serves=listens, end=end, http=Connection, ws="none", limit_concurrency=CONNECTIONS_MAX,
-        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_keep_alive=KEEP_ALIVE_S, transport=transport,
     )  # fmt: skip
     await backend.close()

@@ -10,6 +10,7 @@ import io
 import json
 import logging
 import socket
+import ssl
 import threading
 import time
 from functools import partial
@@ -179,15 +180,28 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], reports: LatencyReports, request_s_max: float) -> None:
-        self.reports, self.request_s_max = reports, request_s_max
+    def __init__(
+        self,
+        address: tuple[str, int],
+        reports: LatencyReports,
+        request_s_max: float,
+        context: ssl.SSLContext | None,
+    ) -> None:
+        self.reports, self.request_s_max, self._context = reports, request_s_max, context
         self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
         super().__init__(address, _Handler)
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        request, client_address = super().get_request()
+        if self._context is not None:  # the handshake comes with the first read, in the thread of the connection
+            request = self._context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        return request, client_address
+
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._free.acquire(blocking=False):
-            request.settimeout(BUSY_S)
-            request.sendall(BUSY)
+            if self._context is None:
+                request.settimeout(BUSY_S)
+                request.sendall(BUSY)
             self.shutdown_request(request)
             return
         try:
@@ -210,9 +224,17 @@ class LatencyEndpoint:
     """The endpoint; serves from construction on. Port 0 picks one. Raises InvalidArgument when the port cannot be
     bound."""
 
-    def __init__(self, host: str, port: int, reports: LatencyReports, request_s_max: float = REQUEST_S_MAX) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        reports: LatencyReports,
+        request_s_max: float = REQUEST_S_MAX,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """``context``: of TLS; None: plain text."""
         try:
-            self._server = _Server((host, port), reports, request_s_max)
+            self._server = _Server((host, port), reports, request_s_max, context)
         except OSError as error:
             raise InvalidArgument(f"PELOTON_LATENCY_PORT={port}: {error}") from error
         self.port = self._server.server_address[1]

@@ -30,8 +30,9 @@ from services.hostmgr.maintenance_messages import encode_step
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer
 from services.hostmgr.views import ClusterViews, ViewsServicer
-from services.role_surface import RolesOnlyOnThreads
+from services.role_surface import roles_only_on_threads
 from services.telemetry.calls import measure_threads
+from services.tls.transport import PLAINTEXT, Transport
 
 THREADS_MAX = 16
 EVALUATED_MAX = 1_000
@@ -239,13 +240,13 @@ def serve(
     views: ClusterViews,
     host_pools: HostPoolController | None = None,
     direct_calls: bool = True,
+    transport: Transport = PLAINTEXT,
 ) -> tuple[grpc.Server, int]:
     """Start to serve at ``host:port`` (port 0 picks one); return the server and its port. ``deadline_s`` is the
     default deadline of drains. ``host_pools`` is None while host pools are disabled. Without ``direct_calls`` only
     other roles may call public services."""
     threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr")
-    around: list[grpc.ServerInterceptor] = [] if direct_calls else [RolesOnlyOnThreads()]
-    around += [*measure_threads(), RequestsOfThreads()]
+    around = [*roles_only_on_threads(transport, direct_calls), *measure_threads(), RequestsOfThreads()]
     server = grpc.server(threads, interceptors=around, options=SERVER_OPTIONS)
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintenance, images, rebalancer, uses), server)
     hosts = HostServiceServicer(core.cache, maintenance, uses, deadline_s, advisor, host_pools)
@@ -255,6 +256,6 @@ def serve(
     advice_pb2_grpc.add_AdviceServiceServicer_to_server(AdviceServicer(advisor, maintenance.cluster), server)
     hostmgr_pb2_grpc.add_ViewsServicer_to_server(ViewsServicer(views), server)
     server.add_generic_rpc_handlers((RebalanceServicer(rebalancer).handler(),))
-    port = server.add_insecure_port(address)
+    port = transport.bind(server, address)
     server.start()
     return server, port

@@ -27,9 +27,10 @@ from services.resmgr.recorder import Recorder
 from services.resmgr.servicer import AdmissionServicer
 from services.resmgr.settings import LoopSettings, MoverSettings, RecorderSettings
 from services.resmgr.wanted_hosts import find_wanted_hosts
-from services.role_surface import RolesOnly
+from services.role_surface import roles_only
 from services.storage.storage import Storage
 from services.telemetry.calls import measure_calls
+from services.tls.transport import PLAINTEXT, Transport
 
 DRAIN_S = 5.0
 OPTIONS = (("grpc.so_reuseport", 0), *SERVER_OPTIONS)
@@ -65,6 +66,7 @@ async def serve(
     recorder_settings: RecorderSettings | None = None,
     workflows: ExplainsWorkflows | None = None,
     direct_calls: bool = True,
+    transport: Transport = PLAINTEXT,
 ) -> ResmgrServer:
     """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port).
 
@@ -76,8 +78,8 @@ async def serve(
     pools = PoolService(loop, storage.pools, storage.jobs)
     await asyncio.to_thread(pools.load)
     await loop.start()
-    around: list[grpc.aio.ServerInterceptor] = [] if direct_calls else [RolesOnly()]
-    around += [*measure_calls(), ErrorsToStatus("resource manager"), Requests()]
+    around = [*roles_only(transport, direct_calls), *measure_calls()]
+    around += [ErrorsToStatus("resource manager"), Requests()]
     server = grpc.aio.server(interceptors=around, options=OPTIONS)
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)
@@ -102,7 +104,7 @@ async def serve(
         )
         add_under_all_names(server, MoverService(mover, storage.mover), MOVER_SERVICE)
         mover.start()
-    port = server.add_insecure_port(address)
+    port = transport.bind(server, address)
     await server.start()
     PoolGauges(lambda: loop.state)
     if recorder is not None:

@@ -36,6 +36,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             workers=WorkerAdmin(shared.temporal, promotion),
             watch=TemporalWatch(shared.temporal),
             schedules=Schedules(shared.temporal, shared.policies),
+            transport=shared.channels.transport,
         )
         log.info("API at %s", address)
         await make_sweep(shared, wakers).once()  # jobs stored just before a crash have no workflow yet

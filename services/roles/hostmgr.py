@@ -115,7 +115,9 @@ async def _serve_hosts(
     from services.hostmgr.views import ClusterViews
 
     settings, storage = shared.settings, shared.storage
-    advisor, samples, latencies = host_monitors.advising(settings, advisor_settings, storage.jobs, core, qos)
+    advisor, samples, latencies = host_monitors.advising(
+        settings, advisor_settings, storage.jobs, core, qos, shared.channels.transport.http_context()
+    )
     host_pools = None
     if settings.host_pools:
         deadline_s = settings.maintenance_deadline_s
@@ -141,6 +143,7 @@ async def _serve_hosts(
         views=ClusterViews(settings.cluster, core, advisor, samples.uses, storage.overview),
         host_pools=host_pools,
         direct_calls=settings.direct_calls,
+        transport=shared.channels.transport,
     )
     for controller in (samples, host_pools, adoption):
         if controller is not None:

@@ -41,6 +41,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
                 recorder_settings=RecorderSettings(settings.history_period_s),
                 workflows=TemporalWatch(shared.temporal),
                 direct_calls=settings.direct_calls,
+                transport=shared.channels.transport,
             )
             sweep = make_sweep(shared, wakers)
             await sweep.once()  # wake-ups of admitted pods may have died with a predecessor

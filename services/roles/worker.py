@@ -43,7 +43,10 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
     if client is None:
         return
     storage, hosts = shared.storage, host_managers_of(shared)
-    calls, api_channels = Calls(), AsyncLeaderChannels(shared.channels.leader, shared.channels.clusters)
+    calls, api_channels = (
+        Calls(),
+        AsyncLeaderChannels(shared.channels.leader, shared.channels.clusters, shared.channels.transport),
+    )
     ports = WorkerPorts(
         jobs=storage.jobs,
         pods=storage.pods,

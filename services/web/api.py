@@ -19,6 +19,7 @@ from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.client import CHANNEL_OPTIONS, target
+from services.tls.transport import PLAINTEXT, Transport
 
 if TYPE_CHECKING:
     from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceAsyncStub
@@ -43,13 +44,13 @@ class Api:
     ``addresses`` are HOST:PORT, or several separated by commas. Raises InvalidArgument.
     """
 
-    def __init__(self, addresses: str) -> None:
-        self._target = target(addresses)
+    def __init__(self, addresses: str, transport: Transport = PLAINTEXT) -> None:
+        self._target, self._transport = target(addresses), transport
 
     @cached_property
     def channel(self) -> grpc.aio.Channel:
         """Return the channel, created in the event loop that uses it."""
-        return grpc.aio.insecure_channel(self._target, options=list(CHANNEL_OPTIONS))
+        return self._transport.open_async(self._target, CHANNEL_OPTIONS)
 
     async def close(self) -> None:
         await self.channel.close()

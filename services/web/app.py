@@ -19,6 +19,7 @@ from starlette.types import Scope
 
 from peloton.api.mesos_access import OPEN, MesosAccess
 from peloton.errors import PelotonError
+from services.tls.transport import PLAINTEXT, Transport
 from services.web import schemas
 from services.web.api import Api
 from services.web.faults import answer_refusal
@@ -45,6 +46,7 @@ class WebSettings:
     hosts: tuple[str, ...] = ()  # accepted host names of requests
     agents: MesosAccess = OPEN  # access to Mesos agents for logs and terminals
     temporal_namespace: str = ""  # empty: Temporal's default
+    transport: Transport = PLAINTEXT
 
 
 class _Assets(StaticFiles):
@@ -58,7 +60,7 @@ class _Assets(StaticFiles):
 
 def create_app(settings: WebSettings) -> Starlette:
     """Create the application. Raises InvalidArgument for invalid addresses."""
-    api = Api(settings.api)
+    api = Api(settings.api, settings.transport)
     hub = Hub(api, TOPICS)
     gateway = Gateway(api)
     files = LogFiles(api, settings.agents)

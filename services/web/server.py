@@ -9,24 +9,30 @@ from collections.abc import Callable
 from services import asgi_server
 from services.role_settings import read_mesos_access
 from services.settings import Settings
+from services.tls.transport import Transport
 from services.web.app import WebSettings, create_app
 from services.web.terminal import MESSAGE_BYTES_MAX
 
 log = logging.getLogger(__name__)
 
 
-async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None]) -> None:
+async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None], transport: Transport) -> None:
     """Serve until ``stop``; call ``serves`` when browsers can connect. Raises Unavailable when the port is in use,
     InvalidArgument for invalid addresses.
     """
     names = tuple(name for one in settings.web_hosts.split(",") if (name := one.strip()))
     web = WebSettings(
-        settings.api, settings.temporal_ui, names, read_mesos_access(settings), settings.temporal_namespace
+        settings.api,
+        settings.temporal_ui,
+        names,
+        read_mesos_access(settings),
+        settings.temporal_namespace,
+        transport=transport,
     )
     app = create_app(web)
 
     def listens(port: int) -> None:
-        log.info("pages at http://%s:%d/", settings.host, port)
+        log.info("pages at %s://%s:%d/", transport.http_scheme, settings.host, port)
         serves()
 
     async def end() -> None:
@@ -36,5 +42,6 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
 
     await asgi_server.serve(
         app, "web", settings.host, settings.web_port, stop=stop, serves=listens, end=end,
+        transport=transport,
         ws="websockets-sansio", ws_max_size=MESSAGE_BYTES_MAX,
     )  # fmt: skip

@@ -33,6 +33,7 @@ _SERVES = (
     "services.grpc_status",
     "services.role_surface",
     "services.telemetry.calls",
+    "services.tls.transport",
 )
 _MEASURES = ("services.telemetry.log_context", "services.telemetry.metrics", "services.telemetry.state")
 _GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers")
@@ -118,7 +119,8 @@ MAY: dict[str, May] = {
     "services.role_settings": May(
         (
             *("peloton.api.mesos_access", "peloton.errors", "services.hostmgr.kubernetes.settings"),
-            *("services.setting_rules", "services.settings", "services.settings_table"),
+            *("services.setting_groups.transport", "services.setting_rules"),
+            *("services.settings", "services.settings_table"),
         )
     ),
     "services.grpc_errors": May(
@@ -133,15 +135,20 @@ MAY: dict[str, May] = {
         ("grpc",),
     ),
     "services.tls": May(
-        ("peloton.api", "peloton.errors", "peloton.extras", "services.grpc_handlers", "services.settings"),
+        (
+            *("peloton.api.channels", "peloton.api.tls_files", "peloton.errors", "peloton.extras"),
+            *("services.setting_groups", "services.setting_rules", "services.settings"),
+        ),
         ("cryptography", "grpc"),
     ),
     "services.grpc_handlers": May((), ("grpc",)),
-    "services.role_surface": May((), ("grpc",)),
+    "services.role_surface": May(("services.grpc_handlers", "services.tls.transport"), ("grpc",)),
     "services.grpc_status": May(_GRPC, ("grpc",)),
     "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),
     "services.leader": May(
         (*_MEASURES, "peloton.api.limits", "peloton.errors", "peloton.ports", "services.role_surface"), ("grpc",)
+        ("peloton.api.limits", "peloton.errors", "peloton.ports", "services.role_surface", "services.tls.transport"),
+        ("grpc",),
     ),
     "services.plugins": May(("peloton.errors",)),
     "services.leading": May((*_MEASURES, "peloton.errors", "services.leader"), ("opentelemetry",)),
@@ -272,7 +279,7 @@ MAY: dict[str, May] = {
         ),
         ("httptools", "orjson", "websockets", "yaml"),
     ),
-    "services.asgi_server": May(("peloton.errors",), ("starlette", "uvicorn")),
+    "services.asgi_server": May(("peloton.errors", "services.tls.transport"), ("starlette", "uvicorn")),
     "services.aurorabridge": May(
         (
             "peloton.api",
@@ -281,13 +288,14 @@ MAY: dict[str, May] = {
             "peloton.model",
             "services.asgi_server",
             "services.settings",
+            "services.tls.transport",
         ),
         ("google", "grpc", "kazoo", "orjson", "starlette", "thriftpy2", "uvicorn"),
     ),
     "services.web": May(
         (
             *("peloton.api", "peloton.client", "peloton.errors", "peloton.model"),
-            *("services.asgi_server", "services.role_settings", "services.settings"),
+            *("services.asgi_server", "services.role_settings", "services.settings", "services.tls.transport"),
         ),
         ("google", "grpc", "orjson", "starlette", "uvicorn"),  # which serves WebSockets by the package of that name
     ),

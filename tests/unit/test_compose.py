@@ -243,14 +243,14 @@ def test_ports_are_distinct_and_for_this_machine() -> None:
 
 
 def test_volumes_are_declared_and_files_exist() -> None:
-    """Each mounted file is in the repository, and each named volume is declared and used; that of PostgreSQL is where
-    the images since 18 keep their data, which refuse the place of earlier ones.
+    """Each mounted file or folder is in the repository, and each named volume is declared and used;
+    that of PostgreSQL is where the images since 18 keep their data, which refuse the place of earlier ones.
     """
     mounts = [mount[0] for service in services().values() for mount in service.mounts]
     named = {mount for mount in mounts if not mount.startswith(".")}
 
     assert named == set(document()["volumes"])
-    assert [mount for mount in mounts if mount.startswith(".") and not (ROOT / mount).is_file()] == []
+    assert [mount for mount in mounts if mount.startswith(".") and not (ROOT / mount).exists()] == []
     assert (("postgres", "/var/lib/postgresql", False),) == services()["postgres"].mounts
 
 

@@ -29,7 +29,9 @@ def test_roles_that_need_the_api_alone_collect_garbage(monkeypatch: pytest.Monke
     seen: dict[str, bool] = {}
     for role in runtime.CLIENTS:
 
-        async def serve(settings: Settings, stop: asyncio.Event, serves: object, role: str = role) -> None:
+        async def serve(
+            settings: Settings, stop: asyncio.Event, serves: object, transport: object, role: str = role
+        ) -> None:
             await asyncio.sleep(0.01)
             seen[role] = gc.isenabled()
 

@@ -151,6 +151,7 @@ def test_files_of_a_role_are_checked_at_its_start(tmp_path: Path) -> None:
 def test_a_role_that_others_connect_to_advertises_an_address() -> None:
     """The lease of a leader would name 0.0.0.0 otherwise, and each other role would connect to itself."""
     environment = {"PELOTON_DATABASE": "sqlite:///p.db", "PELOTON_HOST": "0.0.0.0", "PELOTON_MESOS": "mesos:5050"}
+    environment["PELOTON_INSECURE"] = "true"
     for role in ("resmgr", "hostmgr"):
         with pytest.raises(InvalidSettings, match=rf"PELOTON_ADVERTISE must be set for role {role}: PELOTON_HOST=0"):
             load_for([role, "api"], environment)
@@ -160,6 +161,33 @@ def test_a_role_that_others_connect_to_advertises_an_address() -> None:
         load_for(["aurorabridge"], registers)
 
     assert "0.0.0.0" == load_for(["api", "worker", "aurorabridge"], environment).host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::", "peloton.example.com"])
+def test_other_machines_are_served_with_tls_and_credentials(host: str) -> None:
+    """The refusal names the setting and the way out; a worker listens on no port."""
+    given = {"PELOTON_DATABASE": "sqlite:///p.db", "PELOTON_ADVERTISE": "h7", "PELOTON_HOST": host}
+    for role in ("api", "web", "aurorabridge", "resmgr", "hostmgr"):
+        with pytest.raises(
+            InvalidSettings,
+            match=rf"PELOTON_TLS_CERT_FILE must be set for role {role}: other machines reach PELOTON_HO",
+        ):
+            load_for([role, "worker"], given)
+    tls = given | {"PELOTON_TLS_CERT_FILE": "/tls/cert.pem", "PELOTON_TLS_CA_FILE": "/tls/ca.pem"}
+    without = tls | {"PELOTON_TLS_CLIENTS": "none"}
+    for role in ("api", "web", "aurorabridge"):
+        with pytest.raises(InvalidSettings, match=rf"PELOTON_TLS_CLIENTS=none leaves role {role} without credentials"):
+            load_for([role, "resmgr"], without)
+
+    for allowed in (["worker"], given), (["api", "web", "hostmgr"], tls), (["resmgr", "hostmgr"], without):
+        assert host == load_for(*allowed).host
+    assert host == load_for(["api"], given | {"PELOTON_INSECURE": "true"}).host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_this_machine_is_served_without(host: str) -> None:
+    """Loopback needs no settings."""
+    assert host == load_for(["api", "web"], {"PELOTON_DATABASE": "sqlite:///p.db", "PELOTON_HOST": host}).host
 
 
 def test_all_faults_are_named() -> None:

@@ -25,6 +25,8 @@ READERS = {
     "web/server.py": {"web"},
     "role_settings.py:read_mesos_access": AGENTS,
     "role_settings.py:read_kubernetes_settings": {"hostmgr"},
+    "role_settings.py:check_exposure": {"api", "resmgr", "hostmgr", "web", "aurorabridge"},
+    "role_settings.py:authenticates_clients": {*ROLES},
     "runtime.py:_run": {*SERVERS, "web", "aurorabridge"},
     "runtime.py:_run_roles": SERVERS,
     "roles/api.py": {"api"},
@@ -35,6 +37,7 @@ READERS = {
     "roles/shared.py:lead_role": {"resmgr", "hostmgr"},
     "roles/shared.py:sdk_metrics_address": SERVERS,
     "roles/shared.py:opening_wakers": {"api", "resmgr", "hostmgr"},
+    "tls/settings.py": {*ROLES},
     "settings_table.py:require_database": SERVERS,
     "settings_table.py:advertised": {"resmgr", "hostmgr", "aurorabridge"},
 }

@@ -1,0 +1,59 @@
+"""TLS of a process, for every port that it listens on and every channel that it opens; or plain text for all of them.
+
+A process has one certificate, which it shows as a server and as a client. Files are read again when they change: by
+servers at the next handshake, by channels at the next call.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from peloton.api.channels import Options
+from services.tls.peer import Context
+
+
+class Transport:
+    """Plain text: the channels and ports of a process without TLS."""
+
+    has_tls = False
+
+    def bind(self, server: Any, address: str) -> int:
+        """Add a port for roles to a server of either kind, and return it. Raises RuntimeError when it is in use."""
+        return int(server.add_insecure_port(address))
+
+    def bind_for_clients(self, server: Any, address: str) -> int:
+        """Add a port that clients reach. Raises RuntimeError when it is in use."""
+        return self.bind(server, address)
+
+    def open(self, target: str, options: Options) -> grpc.Channel:
+        return grpc.insecure_channel(target, options=list(options))
+
+    def open_async(self, target: str, options: Options, interceptors: Sequence[Any] = ()) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(target, options=list(options), interceptors=interceptors)
+
+    def http_context(self) -> ssl.SSLContext | None:
+        """Return the context of an HTTP server; None: plain text."""
+        return None
+
+    @property
+    def http_scheme(self) -> str:
+        return "https" if self.has_tls else "http"
+
+    def is_role(self, context: Context) -> bool:
+        """Report whether the caller has proven to be a role. Without TLS it cannot."""
+        return False
+
+    def expires_at(self) -> float | None:
+        """Return when the certificate of this process expires, in seconds since the epoch; None without TLS."""
+        return None
+
+    def warn_of_expiry(self) -> None:
+        """Warn in the log when the certificate expires soon."""
+
+
+PLAINTEXT = Transport()
