@@ -26,6 +26,10 @@ class Settings:
     jobmgr: str | None = None
     resmgr: str | None = None
     hostmgr: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    server_name: str | None = None
     timeout: float = 20.0  # seconds
     patience: float = 60.0  # seconds
     debug: bool = False
@@ -67,8 +71,13 @@ class Settings:
 
         given = {client.JOBMGR: self.jobmgr, client.RESMGR: self.resmgr, client.HOSTMGR: self.hostmgr}
         overrides = {service: without_scheme(address) for service, address in given.items() if address}
-        address = without_scheme(self.address)
-        return client.Client(address, timeout_s=self.timeout, overrides=overrides, retry=retry or client.NO_RETRIES)
+        address, tls = without_scheme(self.address), None
+        if self.ca_file or self.cert_file:
+            files = (self.ca_file, self.cert_file, self.key_file, self.server_name)
+            tls = client.Tls(*(given or "" for given in files))
+        return client.Client(
+            address, timeout_s=self.timeout, overrides=overrides, retry=retry or client.NO_RETRIES, tls=tls
+        )
 
     def _say_busy(self, refusal: str) -> None:
         """Print once that the API is busy, however often it refuses."""

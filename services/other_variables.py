@@ -8,6 +8,10 @@ CONFIG = f"{PREFIX}CONFIG"
 OTHER_VARIABLES = {
     CONFIG: "TOML file of settings, for all roles and commands that read settings; `--config FILE` names it too",
     f"{PREFIX}ADDRESS": "commands: address of the API, as `--address`",
+    f"{PREFIX}API_CA_FILE": "clients: PEM file of the authorities of the API, as `--ca-file`; with it calls use TLS",
+    f"{PREFIX}API_CERT_FILE": "clients: PEM file of their certificate, as `--cert-file`",
+    f"{PREFIX}API_KEY_FILE": "clients: PEM file of its key, as `--key-file`; empty: it is in the same file",
+    f"{PREFIX}API_SERVER_NAME": "clients: name that the certificate of the API must have, as `--server-name`",
     f"{PREFIX}TIMEOUT": "commands: timeout of a call, as `--timeout`",
     f"{PREFIX}JOBMGR_URL": "commands: address for calls about jobs, as `--jobmgr`",
     f"{PREFIX}RESMGR_URL": "commands: address for calls about pools, as `--resmgr`",

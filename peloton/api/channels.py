@@ -14,7 +14,17 @@ Options = Sequence[tuple[str, Any]]
 NAME_OPTION = "grpc.ssl_target_name_override"
 
 
-class TlsChannels:
+class PlainChannels:
+    """Opens channels of plain text."""
+
+    def open(self, target: str, options: Options) -> grpc.Channel:
+        return grpc.insecure_channel(target, options=list(options))
+
+    def open_async(self, target: str, options: Options, interceptors: Sequence[Any] = ()) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(target, options=list(options), interceptors=interceptors)
+
+
+class TlsChannels(PlainChannels):
     """Opens channels whose servers prove by a certificate who they are, and which show one if there is one."""
 
     def __init__(self, files: ReloadingFiles, server_name: str = "") -> None:

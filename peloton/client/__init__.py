@@ -16,6 +16,7 @@ from peloton.client.services import (
     RESMGR,
     target,
 )
+from peloton.client.tls import Tls
 
 __all__ = [
     "CHANNEL_OPTIONS",
@@ -30,6 +31,7 @@ __all__ = [
     "Client",
     "Outage",
     "RetryPolicy",
+    "Tls",
     "is_away",
     "retry_after_s",
     "target",

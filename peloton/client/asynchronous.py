@@ -19,7 +19,8 @@ import grpc
 import grpc.aio
 
 from peloton.client.repeats import WATCH_POLICY, Repeats, RetryPolicy, is_safe
-from peloton.client.services import CHANNEL_OPTIONS, DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Services, headers, target
+from peloton.client.services import CHANNEL_OPTIONS, DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Metadata, Services, target
+from peloton.client.tls import Tls
 from peloton.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ class AsyncClient(Services):
         overrides: Mapping[str, str] | None = None,
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        tls: Tls | None = None,
+        metadata: Metadata | None = None,
     ) -> None:
-        super().__init__(address, timeout_s, overrides)
+        super().__init__(address, timeout_s, overrides, tls, metadata)
         self.retry = retry or RetryPolicy()
         self.sleep = sleep
         self._channels: dict[tuple[str, bool], grpc.aio.Channel] = {}
@@ -71,9 +74,9 @@ class AsyncClient(Services):
         if (service, streams_end) not in self._channels:
             address = self.address_of(service)
             defaults = CallDefaults(self, service, address, streams_end)
-            self._channels[service, streams_end] = grpc.aio.insecure_channel(
+            self._channels[service, streams_end] = self.opens.open_async(
                 target(address),
-                options=CHANNEL_OPTIONS,
+                CHANNEL_OPTIONS,
                 interceptors=[UnaryCalls(defaults), Watches(defaults), StreamedRequests(defaults)],
             )
         return self._channels[service, streams_end]
@@ -238,7 +241,7 @@ class CallDefaults:
         return grpc.aio.ClientCallDetails(
             method=details.method,
             timeout=timeout_s if details.timeout is None else details.timeout,
-            metadata=grpc.aio.Metadata(*(details.metadata or ()), *headers(self.service)),
+            metadata=grpc.aio.Metadata(*(details.metadata or ()), *self.client.headers_of(self.service)),
             credentials=details.credentials,
             wait_for_ready=details.wait_for_ready,
         )

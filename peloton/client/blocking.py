@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import grpc
 
 from peloton.client.repeats import WATCH_POLICY, Repeats, RetryPolicy, is_safe
-from peloton.client.services import CHANNEL_OPTIONS, DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Services, headers, target
+from peloton.client.services import CHANNEL_OPTIONS, DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Metadata, Services, target
+from peloton.client.tls import Tls
 from peloton.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Client(Services):
 
     ``address`` may name several APIs, separated by commas: calls go round robin to available ones. ``overrides`` sets
     the address of a service (JOBMGR, RESMGR, HOSTMGR); the others are at ``address``. ``timeout_s`` bounds each
-    attempt of a call, ``retry`` the repeats.
+    attempt of a call, ``retry`` the repeats. Without ``tls`` the environment or the file of the cluster says whether
+    there is TLS: see ``find_tls``. ``metadata`` returns more headers for each call.
     """
 
     def __init__(
@@ -49,8 +51,10 @@ class Client(Services):
         overrides: Mapping[str, str] | None = None,
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        tls: Tls | None = None,
+        metadata: Metadata | None = None,
     ) -> None:
-        super().__init__(address, timeout_s, overrides)
+        super().__init__(address, timeout_s, overrides, tls, metadata)
         self.retry = retry or RetryPolicy()
         self.sleep = sleep
         self._channels: dict[str, grpc.Channel] = {}
@@ -71,7 +75,7 @@ class Client(Services):
     def channel(self, service: str, streams_end: bool = True) -> grpc.Channel:
         address = self.address_of(service)
         if address not in self._channels:
-            self._channels[address] = grpc.insecure_channel(target(address), options=CHANNEL_OPTIONS)
+            self._channels[address] = self.opens.open(target(address), CHANNEL_OPTIONS)
         return grpc.intercept_channel(self._channels[address], CallDefaults(self, service, address, streams_end))
 
     # -- operations
@@ -286,7 +290,7 @@ class CallDefaults(
         return CallDetails(
             method=details.method,
             timeout=timeout_s if details.timeout is None else details.timeout,
-            metadata=[*(details.metadata or ()), *headers(self.service)],
+            metadata=[*(details.metadata or ()), *self.client.headers_of(self.service)],
             credentials=details.credentials,
             wait_for_ready=getattr(details, "wait_for_ready", None),
             compression=getattr(details, "compression", None),

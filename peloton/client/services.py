@@ -6,7 +6,7 @@ The table has one row for each service. A client of either kind gets its stubs f
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 
 from peloton.api.limits import MESSAGE_SIZES
+from peloton.client.tls import Tls, channels_of, find_tls
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceAsyncStub, JobServiceStub
     from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceAsyncStub, PodServiceStub
     from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import WatchServiceAsyncStub, WatchServiceStub
+
+Metadata = Callable[[], Sequence[tuple[str, str]]]
+"""Returns more headers of a call, such as a token; called for each."""
 
 DEFAULT_ADDRESS = "localhost:5397"
 DEFAULT_TIMEOUT_S = 20.0
@@ -160,11 +164,24 @@ class Services:
     advice: Stub[AdviceServiceStub, AdviceServiceAsyncStub] = Stub(HOSTMGR, "v0.advice.advice_pb2_grpc")
     volumes: Stub[VolumeServiceStub, VolumeServiceAsyncStub] = Stub(JOBMGR, "v0.volume.svc.volume_svc_pb2_grpc")
 
-    def __init__(self, address: str, timeout_s: float, overrides: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        address: str,
+        timeout_s: float,
+        overrides: Mapping[str, str] | None,
+        tls: Tls | None = None,
+        metadata: Metadata | None = None,
+    ) -> None:
         self.address = address
         self.timeout_s = timeout_s
         self.last_address = address  # address of the latest call, for error messages
         self._overrides = dict(overrides or {})
+        self._metadata = metadata or (lambda: ())
+        self.opens = channels_of(tls or find_tls(address))
+
+    def headers_of(self, service: str) -> list[tuple[str, str]]:
+        """Return the headers of a call of a service."""
+        return [*headers(service), *self._metadata()]
 
     def address_of(self, service: str) -> str:
         return self._overrides.get(service, self.address)

@@ -7,17 +7,13 @@ servers at the next handshake, by channels at the next call.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
 from typing import Any
 
-import grpc
-import grpc.aio
-
-from peloton.api.channels import Options
+from peloton.api.channels import PlainChannels
 from services.tls.peer import Context
 
 
-class Transport:
+class Transport(PlainChannels):
     """Plain text: the channels and ports of a process without TLS."""
 
     has_tls = False
@@ -29,12 +25,6 @@ class Transport:
     def bind_for_clients(self, server: Any, address: str) -> int:
         """Add a port that clients reach. Raises RuntimeError when it is in use."""
         return self.bind(server, address)
-
-    def open(self, target: str, options: Options) -> grpc.Channel:
-        return grpc.insecure_channel(target, options=list(options))
-
-    def open_async(self, target: str, options: Options, interceptors: Sequence[Any] = ()) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(target, options=list(options), interceptors=interceptors)
 
     def http_context(self) -> ssl.SSLContext | None:
         """Return the context of an HTTP server; None: plain text."""
