@@ -121,12 +121,13 @@ fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 proto: $(VENV)/dev.stamp ## generate code from the .proto files
 	@$(BIN)/python -m peloton.api.generate
 
-docs: $(VENV)/dev.stamp ## generate docs/cli.md, docs/settings.md, docs/errors.md, docs/metrics.md, docs/pod-states.md and docs/host-state.md
+docs: $(VENV)/dev.stamp ## generate docs/cli.md, docs/settings.md, docs/errors.md, docs/metrics.md, docs/permissions.md, docs/pod-states.md and docs/host-state.md
 	@$(BIN)/python -m cli.reference
 	@$(BIN)/python -m peloton.lifecycle.pod_page
 	@$(BIN)/python -m peloton.hosts.state_page
 	@$(BIN)/python -m peloton.api.error_page
 	@$(BIN)/python -m services.telemetry.page
+	@$(BIN)/python -m peloton.access.page
 
 $(VENV)/site/run.stamp: deploy/site/requirements.txt
 	@$(PYTHON) -m venv $(VENV)/site

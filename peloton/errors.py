@@ -80,6 +80,16 @@ class Reason(StrEnum):
         "OUT_OF_RANGE",
         "the position in a stream is not kept any more, or does not exist yet",
     )
+    NOT_AUTHENTICATED = (
+        "NOT_AUTHENTICATED",
+        "UNAUTHENTICATED",
+        "the call has no credentials where it needs some, or invalid or expired ones",
+    )
+    NOT_PERMITTED = (
+        "NOT_PERMITTED",
+        "PERMISSION_DENIED",
+        "the caller lacks the role that the method needs; `caller`, `method`, `role`, `pool`",
+    )
     NOT_OFFERED = "NOT_OFFERED", "UNIMPLEMENTED", "this function does not exist here"
     OPERATION_CANCELLED = "OPERATION_CANCELLED", "CANCELLED", "the caller or an operator cancelled the operation"
     INTERNAL_ERROR = "INTERNAL_ERROR", "INTERNAL", "a bug of Peloton: the log of the role has the stack"
@@ -165,6 +175,20 @@ class OutOfRange(PelotonError):
     reason = Reason.POSITION_NOT_KEPT
 
 
+class Unauthenticated(PelotonError):
+    """The call has no credentials where it needs some, or they are invalid or expired."""
+
+    code = "UNAUTHENTICATED"
+    reason = Reason.NOT_AUTHENTICATED
+
+
+class PermissionDenied(PelotonError):
+    """The caller is known, and may not make the call."""
+
+    code = "PERMISSION_DENIED"
+    reason = Reason.NOT_PERMITTED
+
+
 class Unimplemented(PelotonError):
     """The function is not available in this installation."""
 
@@ -196,6 +220,8 @@ ERRORS: dict[str, type[PelotonError]] = {
         Unavailable,
         ResourceExhausted,
         OutOfRange,
+        Unauthenticated,
+        PermissionDenied,
         Unimplemented,
         Cancelled,
         Internal,

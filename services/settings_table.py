@@ -16,6 +16,7 @@ from services.setting_groups.kubernetes import KubernetesSettings
 from services.setting_groups.leadership import LeadershipSettings
 from services.setting_groups.mesos import MesosSettings
 from services.setting_groups.scheduling import SchedulingSettings
+from services.setting_groups.security import SecuritySettings
 from services.setting_groups.stores import StoresSettings
 from services.setting_groups.telemetry import TelemetrySettings
 from services.setting_groups.transport import TransportSettings
@@ -32,6 +33,7 @@ from services.setting_rules import (
 
 @dataclass(frozen=True)
 class Settings(
+    SecuritySettings,
     TelemetrySettings,
     TransportSettings,
     AuroraSettings,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cli.wire.lazy import lazy_modules
 
 __all__ = [
+    "access",
     "advice",
     "bulk",
     "explain",
@@ -35,6 +36,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from peloton.api.v0 import peloton_pb2 as peloton
+    from peloton.api.v0.access import access_pb2 as access
     from peloton.api.v0.advice import advice_pb2 as advice
     from peloton.api.v0.bulk import bulk_pb2 as bulk
     from peloton.api.v0.explain import explain_pb2 as explain

@@ -16,6 +16,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 
+import peloton.api.v0.access.access_pb2
 import peloton.api.v0.advice.advice_pb2
 import peloton.api.v0.bulk.bulk_pb2
 import peloton.api.v0.explain.explain_pb2
@@ -72,6 +73,7 @@ LOOKUP_SERVICE = ("peloton.api.v0.lookup.LookupService",)
 MAINTENANCE_SERVICE = ("peloton.api.v0.maintenance.MaintenanceService",)
 MIGRATION_SERVICE = ("peloton.api.v0.migration.MigrationService",)
 MOVER_SERVICE = ("peloton.api.v0.mover.MoverService",)
+ACCESS_SERVICE = ("peloton.api.v0.access.AccessService",)
 ADVICE_SERVICE = ("peloton.api.v0.advice.AdviceService",)
 JOB_TABLE_SERVICE = ("peloton.api.v0.table.JobTableService",)
 OVERVIEW_SERVICE = ("peloton.api.v0.overview.OverviewService",)
@@ -91,6 +93,7 @@ HOST_SERVICE_V1 = ("peloton.api.v1alpha.host.svc.HostService",)
 VOLUME_SERVICE_V1 = ("peloton.api.v1alpha.volume.svc.VolumeService",)
 
 SPELLINGS = (
+    ACCESS_SERVICE,
     JOB_MANAGER,
     TASK_MANAGER,
     BULK_SERVICE,

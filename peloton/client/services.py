@@ -19,6 +19,7 @@ from peloton.client.tls import Tls, channels_of, find_tls
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from peloton.api.v0.access.access_pb2_grpc import AccessServiceAsyncStub, AccessServiceStub
     from peloton.api.v0.advice.advice_pb2_grpc import AdviceServiceAsyncStub, AdviceServiceStub
     from peloton.api.v0.bulk.bulk_pb2_grpc import BulkServiceAsyncStub, BulkServiceStub
     from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceAsyncStub, ExplainServiceStub
@@ -161,6 +162,7 @@ class Services:
         JOBMGR, "v0.workers.workers_pb2_grpc"
     )
     schedules: Stub[ScheduleServiceStub, ScheduleServiceAsyncStub] = Stub(JOBMGR, "v0.schedule.schedule_pb2_grpc")
+    access: Stub[AccessServiceStub, AccessServiceAsyncStub] = Stub(JOBMGR, "v0.access.access_pb2_grpc")
     advice: Stub[AdviceServiceStub, AdviceServiceAsyncStub] = Stub(HOSTMGR, "v0.advice.advice_pb2_grpc")
     volumes: Stub[VolumeServiceStub, VolumeServiceAsyncStub] = Stub(JOBMGR, "v0.volume.svc.volume_svc_pb2_grpc")
 

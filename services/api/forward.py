@@ -14,14 +14,15 @@ import grpc.aio
 
 from peloton.api.error_details import KEY as DETAILS
 from peloton.api.limits import is_connection_failure
+from services.access.access import CREDENTIALS
 from services.api.channels import AsyncLeaderChannels
 
 log = logging.getLogger(__name__)
 
 RESMGR = "resmgr"
 
-# Set by the transport for each hop, or private to it.
-_HOP_KEYS = frozenset({"te", "content-type", "user-agent", "host", "connection"})
+# Set by the transport for each hop, or private to it; credentials are those of the caller to the api alone.
+_HOP_KEYS = frozenset({"te", "content-type", "user-agent", "host", "connection"}) | CREDENTIALS
 
 
 Check = Callable[[bytes], Awaitable[None]]

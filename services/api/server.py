@@ -1,8 +1,8 @@
 """Api process: every public service on one port.
 
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; Peloton's
-BulkService, GangService, LookupService, JobTableService, HistoryService, MigrationService, ScheduleService and
-WorkerVersionService;
+BulkService, GangService, LookupService, JobTableService, HistoryService, MigrationService, ScheduleService,
+AccessService and WorkerVersionService;
 v1alpha JobService, PodService, VolumeService, WatchService, AdminService, and ResourcePoolService by way of v0;
 DisableKillTasks of the original's private InternalHostService; for other roles BulkReads and the lease of the Aurora
 bridge's publisher; health and reflection.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -27,6 +27,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from peloton.api.service_names import (
+    ACCESS_SERVICE,
     ADMIN_SERVICE,
     ADVICE_SERVICE,
     BULK_SERVICE,
@@ -58,6 +59,12 @@ from peloton.api.service_names import (
     WORKER_VERSION_SERVICE,
     add_under_all_names,
 )
+from services.access.access import Access
+from services.access.gate import Authorize, Identify
+from services.access.methods import make_rules
+from services.access.pools import PoolFinder
+from services.access.service import AccessService
+from services.api.access_records import AccessRecords
 from services.api.backlog import BacklogGate, Bounds
 from services.api.bulk_reads import BULK_READS, BulkReads
 from services.api.bulk_service import BulkService
@@ -77,7 +84,7 @@ from services.api.lookup_service import LookupService
 from services.api.migration_service import MigrationService, NoTargets, Targets
 from services.api.overview_service import OverviewService, WatchesTemporal
 from services.api.pending_reasons import PendingReasons
-from services.api.private_calls import PrivateCalls
+from services.api.private_calls import REFUSED, PrivateCalls
 from services.api.rebalance_service import RebalanceService
 from services.api.schedule_service import Schedules, ScheduleService
 from services.api.servicer import Backend, Servicer
@@ -117,6 +124,7 @@ HOSTMGR_SERVICES = (*HOST_SERVICE, *HOST_SERVICE_V1, *MAINTENANCE_SERVICE, *ADVI
 ABOUT_HOSTS = {name: name for name in HOSTMGR_SERVICES} | dict(zip(HOST_SERVICE_V1, HOST_SERVICE, strict=True))
 FOR_ROLES = (*BULK_READS, EVENT_PUBLISHER)
 """Private services of the api."""
+Gates = Sequence[grpc.aio.ServerInterceptor]
 OPTIONS = (
     *SERVER_OPTIONS,
     ("grpc.so_reuseport", 0),  # a second api on a used port is an error, not a second listener
@@ -162,19 +170,19 @@ async def start(
     watch: WatchesTemporal | None = None,
     schedules: Schedules | None = None,
     transport: Transport = PLAINTEXT,
+    access: Access | None = None,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is in use.
 
     ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
     ``bounds`` limit the backlog. ``temporal`` describes Temporal; ``watch``, ``workers``, ``schedules`` access it.
-    ``transport`` is that of all channels and ports."""
+    ``transport`` is that of all channels and ports. Without ``access`` the cluster asks for no credentials."""
     calls, channels = Calls(), AsyncLeaderChannels(leader, clusters, transport)
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
     watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds or Bounds())
-    around = [*roles_only_in(FOR_ROLES, transport), *measure_calls()]
-    around += [ErrorsToStatus("api"), Requests(), LockdownGate(locks), backlog]
-    server = grpc.aio.server(interceptors=around, options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
+    finder, for_roles = make_finder(storage, calls, schedules), roles_only_in(FOR_ROLES, transport)
+    server = _make_server(for_roles, access, finder, [LockdownGate(locks), backlog])
     backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
     migrations = MigrationService(storage, targets or NoTargets(), calls, wakers.migrations_changed)
@@ -183,6 +191,7 @@ async def start(
         storage.rebalances, of_hosts.answer, channels.clusters, calls, wakers.rebalances_changed
     )
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
+        (AccessService(is_enforced=access is not None), ACCESS_SERVICE),
         (jobs, JOB_MANAGER),
         (TaskManager(backend), TASK_MANAGER),
         (bulk, BULK_SERVICE),
@@ -209,11 +218,7 @@ async def start(
         add_under_all_names(server, servicer, names)
     server.add_generic_rpc_handlers((_make_forwarding(channels, jobs), of_hosts, PrivateCalls()))
     health_servicer = _add_health_and_reflection(server)
-    try:
-        port = transport.bind_for_clients(server, address)
-    except RuntimeError as error:
-        await asyncio.gather(bulk.close(), channels.close())
-        raise OSError(f"the api cannot listen on {address}: {error}") from error
+    port = await _bind(transport, server, address, bulk.close, channels.close)
     await server.start()
     await asyncio.gather(*(health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING) for name in ("", *SERVED)))
     log.info("api listens on %s, port %d", address, port)
@@ -223,6 +228,33 @@ async def start(
 def _make_forwarding(channels: AsyncLeaderChannels, jobs: JobManager) -> ForwardedServices:
     roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE, *MOVER_SERVICE), RESMGR)
     return ForwardedServices(roles, channels, {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE})
+
+
+async def _bind(
+    transport: Transport, server: grpc.aio.Server, address: str, *ends: Callable[[], Awaitable[None]]
+) -> int:
+    """Return the port. Raises OSError after ``ends`` when the address is in use."""
+    try:
+        return transport.bind_for_clients(server, address)
+    except RuntimeError as error:
+        await asyncio.gather(*(end() for end in ends))
+        raise OSError(f"the api cannot listen on {address}: {error}") from error
+
+
+def _make_server(for_roles: Gates, access: Access | None, finder: PoolFinder, gates: Gates) -> grpc.aio.Server:
+    rules = make_rules(REFUSED)
+    identify, authorize = Identify(access, rules), Authorize(access, rules, finder)
+    around = [*for_roles, *measure_calls(), ErrorsToStatus("api"), identify, Requests(), authorize, *gates]
+    return grpc.aio.server(interceptors=around, options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
+
+
+def make_finder(storage: Storage, calls: Calls, schedules: Schedules | None) -> PoolFinder:
+    """Return what finds the pools of the objects that requests name."""
+
+    async def pool_of_schedule(name: str) -> str:
+        return (await schedules.get(name, 1)).pool_path if schedules is not None else ""
+
+    return PoolFinder(AccessRecords(storage), calls.run, pool_of_schedule)
 
 
 def _add_health_and_reflection(server: grpc.aio.Server) -> Any:

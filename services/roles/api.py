@@ -16,6 +16,7 @@ SERVER_GRACE_S = 2.0
 
 
 async def run_api(shared: Shared, stop: asyncio.Event) -> None:
+    from services.access.compose import make_access
     from services.api import server
     from services.schedules import Schedules
     from services.temporal_watch import TemporalWatch
@@ -37,6 +38,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             watch=TemporalWatch(shared.temporal),
             schedules=Schedules(shared.temporal, shared.policies),
             transport=shared.channels.transport,
+            access=make_access(settings),
         )
         log.info("API at %s", address)
         await make_sweep(shared, wakers).once()  # jobs stored just before a crash have no workflow yet

@@ -75,6 +75,7 @@ MAY: dict[str, May] = {
     "peloton.ports": May(("peloton.model",)),
     "peloton.deployment": May(("peloton.errors",)),
     "peloton.lifecycle": May(("peloton.model",)),
+    "peloton.access": May(("peloton.model",)),
     "peloton.scheduling": May(("peloton.model", "peloton.lifecycle"), ("numpy",)),
     "peloton.hosts": May(("peloton.errors", "peloton.lifecycle", "peloton.model", "peloton.scheduling")),
     "peloton.client": May(("peloton.api", "peloton.errors", "peloton.model"), ("google", "grpc", "yaml")),
@@ -244,8 +245,13 @@ MAY: dict[str, May] = {
         (*_MEASURES, *_INSIDE, "peloton.extras"),
         ("opentelemetry", "alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard"),
     ),
+    "services.access": May(
+        ("peloton.access", "peloton.api", "peloton.errors", "peloton.model", "services.grpc_handlers"),
+        ("google", "yaml"),
+    ),
+    "services.access.compose": May(("peloton.access", "peloton.errors", "services.access", "services.settings")),
     "services.api": May(
-        (*_MEASURES, *_INSIDE, *_STORED, *_SERVES, "services.rested"),
+        (*_MEASURES, *_INSIDE, *_STORED, *_SERVES, "peloton.access", "services.access", "services.rested"),
         ("google", "grpc", "grpc_health", "grpc_reflection", "opentelemetry"),
     ),
     "services.resmgr": May(

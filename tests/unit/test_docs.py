@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cli.main import peloton
 from cli.reference import context, iterate_commands
+from peloton.access import page as permissions
 from peloton.api import error_page
 from peloton.hosts import state_page
 from peloton.lifecycle.pod_page import TARGET, page
@@ -99,6 +100,11 @@ def test_the_page_of_the_state_of_hosts_is_current() -> None:
 def test_the_page_of_errors_is_current() -> None:
     """The page docs/errors.md is generated from the reasons of errors."""
     assert error_page.render() == text(error_page.TARGET)
+
+
+def test_the_page_of_permissions_is_current() -> None:
+    """The page docs/permissions.md is generated from the table of permissions."""
+    assert permissions.page() == text(permissions.PAGE)
 
 
 def test_every_target_that_is_named_exists_and_is_explained() -> None:

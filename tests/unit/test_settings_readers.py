@@ -14,6 +14,7 @@ SERVICES = Path(__file__).resolve().parents[2] / "services"
 SERVERS = {"api", "worker", "resmgr", "hostmgr"}
 AGENTS = {"hostmgr", "web", CLI}
 READERS = {
+    "access/compose.py": {"api"},
     "aurorabridge/server.py": {"aurorabridge"},
     "aurorabridge/settings.py": {"aurorabridge"},
     "cluster_drivers.py": {"hostmgr"},

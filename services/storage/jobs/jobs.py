@@ -6,7 +6,7 @@ neighbouring modules hold the steps within a transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from peloton.lifecycle.goal import default_pod_goal
 from peloton.lifecycle.job_machine import TO_BE_DELETED, JobEvent, next_job
 from peloton.lifecycle.settle import STOP_MESSAGE
 from peloton.lifecycle.wake import next_due_ns
-from peloton.model.ids import EntityVersion, JobId
+from peloton.model.ids import EntityVersion, JobId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType, RolledUp
 from peloton.model.pod import PodState
 from peloton.model.secret import Secret
@@ -86,6 +86,16 @@ class Jobs(Repository):
             query = sa.select(JOB).where(JOB.c.job_id.in_(wanted[begin : begin + _IDS_PER_QUERY]))
             rows += conn.execute(query.where(JOB.c.state != _DELETED).order_by(JOB.c.job_id))
         return [job_record(row) for row in rows]
+
+    @reading
+    def pools_of(self, conn: sa.Connection, job_ids: Collection[JobId]) -> dict[JobId, RespoolId]:
+        """Return the pools of the jobs that exist, also of those that are being deleted."""
+        wanted, found = sorted(set(job_ids)), {}
+        for begin in range(0, len(wanted), _IDS_PER_QUERY):
+            query = sa.select(JOB.c.job_id, JOB.c.respool_id)
+            some = conn.execute(query.where(JOB.c.job_id.in_(wanted[begin : begin + _IDS_PER_QUERY])))
+            found.update({JobId(job_id): RespoolId(pool_id) for job_id, pool_id in some})
+        return found
 
     def active_ids(self) -> list[JobId]:
         """Return jobs that have not ended, and services with an active update."""

@@ -1,0 +1,102 @@
+"""Bindings of roles to users, groups and certificates, from a TOML file.
+
+[[binding]]
+role = "submitter"
+subjects = ["user:alice", "group:maps", "spiffe://example.org/build/*"]
+pools = ["/eng/maps"]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from peloton.access.caller import CLUSTER, CLUSTER_ROLES, Caller, Grant, Role
+from peloton.model.text import quote
+from services.access.caller import CERTIFICATE
+from services.access.files import WatchedFile, check_keys, text_of, texts_of
+
+BINDINGS_MAX = 10_000
+ANYONE = "*"
+"""Subject that every caller with credentials is."""
+_KEYS = frozenset({"role", "subjects", "pools"})
+_FORMS = ("user:", "group:", "spiffe://")
+
+Bindings = Mapping[str, tuple[Grant, ...]]
+"""Subject -> its grants."""
+
+
+def parse_bindings(text: str) -> Bindings:
+    """Return the bindings of a file. Raises ValueError."""
+    try:
+        parsed = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ValueError(f"the file is not TOML: {error}") from None
+    rows = check_keys(parsed, frozenset({"binding"}), "the file").get("binding", [])
+    if not isinstance(rows, list) or len(rows) > BINDINGS_MAX:
+        raise ValueError(f"want at most {BINDINGS_MAX:,} tables [[binding]]")
+    found: dict[str, list[Grant]] = {}
+    for number, row in enumerate(rows, 1):
+        where = f"binding {number}"
+        table = check_keys(row, _KEYS, where)
+        grants = _grants_of(table, where)
+        subjects = texts_of(table, "subjects", where)
+        if not subjects:
+            raise ValueError(f"{where}: want at least one subject")
+        for subject in subjects:
+            found.setdefault(_check_subject(subject, where), []).extend(grants)
+    return {subject: tuple(dict.fromkeys(grants)) for subject, grants in found.items()}
+
+
+def _grants_of(table: dict[str, object], where: str) -> list[Grant]:
+    name = text_of(table, "role", where)
+    if name not in set(Role):
+        raise ValueError(f"{where}: role {quote(name)}: want {', '.join(Role)}")
+    role, pools = Role(name), texts_of(table, "pools", where)
+    if role in CLUSTER_ROLES:
+        if pools not in ((), (CLUSTER,)):
+            raise ValueError(f"{where}: role {role} counts on the cluster: leave out pools")
+        return [Grant(role)]
+    if not pools:
+        raise ValueError(f"{where}: want the pools of role {role}; / is the cluster")
+    for pool in pools:
+        if not pool.startswith("/") or (pool != CLUSTER and pool.endswith("/")) or "//" in pool:
+            raise ValueError(f"{where}: pool {quote(pool)}: want the path of a pool, such as /eng/maps")
+    return [Grant(role, pool) for pool in pools]
+
+
+def _check_subject(subject: str, where: str) -> str:
+    is_wild = "*" in subject and subject != ANYONE and not (subject.endswith("/*") and subject.count("*") == 1)
+    if subject != ANYONE and (not subject.startswith(_FORMS) or is_wild or subject in _FORMS):
+        raise ValueError(
+            f"{where}: subject {quote(subject)}: want user:NAME, group:NAME, spiffe://DOMAIN/PATH, which may end with "
+            f"/*, or * for every caller with credentials"
+        )
+    return subject
+
+
+def grant(caller: Caller, bindings: Bindings) -> Caller:
+    """Return the caller with the grants that the bindings give it."""
+    if caller.is_anonymous:
+        return caller
+    subjects = [ANYONE, f"user:{caller.name}", *(f"group:{group}" for group in caller.groups)]
+    if caller.issuer == CERTIFICATE:
+        subjects[1] = caller.name
+        parts = caller.name.split("/")
+        subjects += ["/".join([*parts[:count], "*"]) for count in range(3, len(parts))]
+    found = [each for subject in subjects for each in bindings.get(subject, ())]
+    return replace(caller, grants=tuple(dict.fromkeys((*caller.grants, *found)))) if found else caller
+
+
+class BindingsFile:
+    def __init__(self, path: str) -> None:
+        self._file = WatchedFile(path, "file of bindings", parse_bindings)
+
+    def read_version(self) -> int:
+        """Return the version of the file, after reading it if it has changed."""
+        self._file.get()
+        return self._file.version
+
+    def get(self) -> Bindings:
+        return self._file.get()

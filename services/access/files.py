@@ -1,0 +1,113 @@
+"""Files of identities and permissions: bounded in size, read again when they change, and kept when a change is bad."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from peloton.errors import InvalidSettings
+from peloton.model.text import quote
+
+log = logging.getLogger(__name__)
+
+FILE_BYTES_MAX = 4 * 2**20
+"""Maximum size of a file: 10,000 tokens or bindings fit."""
+CHECK_S = 1.0
+"""Longest time in seconds until a changed file is read."""
+
+T = TypeVar("T")
+_Stamp = tuple[int, int, int]
+
+
+class WatchedFile(Generic[T]):
+    """The parsed content of a file. ``parse`` raises ValueError for a bad one.
+
+    ``version`` rises with each content. Raises InvalidSettings when the first content is bad; a later bad one is logged
+    once and the content before it stays.
+    """
+
+    def __init__(
+        self, path: str, what: str, parse: Callable[[str], T], clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._path, self._what, self._parse, self._clock_s = path, what, parse, clock_s
+        self._checked_s = clock_s()
+        self._stamp = self._stat()
+        self.version = 1
+        try:
+            self._content = parse(read_bounded(path))
+        except (OSError, ValueError) as error:
+            raise InvalidSettings(f"{what} {path}: {describe(error)}") from error
+
+    def get(self) -> T:
+        """Return the content, at most CHECK_S old."""
+        now_s = self._clock_s()
+        if now_s - self._checked_s >= CHECK_S:
+            self._checked_s = now_s
+            stamp = self._stat()
+            if stamp != self._stamp:
+                self._stamp = stamp
+                self._reload()
+        return self._content
+
+    def _stat(self) -> _Stamp | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _reload(self) -> None:
+        try:
+            self._content = self._parse(read_bounded(self._path))
+        except (OSError, ValueError) as error:
+            log.error("%s %s: the content before it stays: %s", self._what, self._path, describe(error))
+            return
+        self.version += 1
+        log.info("%s %s: read again", self._what, self._path)
+
+
+def read_bounded(path: str, bytes_max: int = FILE_BYTES_MAX) -> str:
+    """Return the text of a file. Raises OSError, and ValueError for one that is too large or not UTF-8."""
+    with Path(path).open("rb") as file:
+        raw = file.read(bytes_max + 1)
+    if len(raw) > bytes_max:
+        raise ValueError(f"the file has more than {bytes_max:,} bytes")
+    return raw.decode("utf-8")
+
+
+def describe(error: Exception) -> str:
+    """Return the fault of a file, without its content."""
+    if isinstance(error, OSError):
+        return f"the file cannot be read: {error.strerror}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} is not UTF-8"
+    return str(error)
+
+
+def text_of(row: dict[str, object], key: str, where: str, default: str | None = None) -> str:
+    """Return a text of a parsed row. Raises ValueError, naming the row."""
+    found = row.get(key, default)
+    if not isinstance(found, str) or (not found and default is None):
+        raise ValueError(f"{where}: want a text for {key}, found {quote(repr(found))}")
+    return found
+
+
+def texts_of(row: dict[str, object], key: str, where: str) -> tuple[str, ...]:
+    """Return a list of texts of a parsed row, empty by default. Raises ValueError, naming the row."""
+    found = row.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) and each for each in found):
+        raise ValueError(f"{where}: want a list of texts for {key}, found {quote(repr(found))}")
+    return tuple(found)
+
+
+def check_keys(row: object, known: frozenset[str], where: str) -> dict[str, object]:
+    """Return a parsed row. Raises ValueError for one that is no table, or has unknown keys."""
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: want a table with the keys {', '.join(sorted(known))}")
+    if unknown := sorted(set(map(str, row)) - known):
+        raise ValueError(f"{where}: unknown key {quote(unknown[0])}; known keys: {', '.join(sorted(known))}")
+    return row

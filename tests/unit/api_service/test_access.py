@@ -1,0 +1,226 @@
+"""The api identifies callers and decides by the table, before a request reaches a servicer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from peloton.access.caller import CallerKind
+from peloton.api.v0.access import access_pb2, access_pb2_grpc
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2, admin_svc_pb2_grpc
+from services.access.access import Access, Authenticators
+from services.access.basic import BasicUsers
+from services.access.bindings import BindingsFile
+from services.access.tokens import Tokens, make_token
+from services.api.server import start
+from services.storage.storage import Storage
+from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
+from tests.unit.api_service.story import LEAF
+
+BINDINGS = """
+[[binding]]
+role = "reader"
+subjects = ["user:rita"]
+pools = ["/eng"]
+
+[[binding]]
+role = "submitter"
+subjects = ["group:maps"]
+pools = ["/eng/maps"]
+
+[[binding]]
+role = "submitter"
+subjects = ["user:otto"]
+pools = ["/ads"]
+
+[[binding]]
+role = "admin"
+subjects = ["user:ada"]
+
+[[binding]]
+role = "proxy"
+subjects = ["user:web"]
+"""
+USERS = """
+users:
+- {username: old, password: secret, role: batch}
+roles:
+- {role: batch, accept: ["peloton.api.v0.job.JobManager:*"], reject: ["peloton.api.v0.job.JobManager:Delete"]}
+"""
+ROLE_SECRET = "r" * 40
+Metadata = Sequence[tuple[str, str]]
+
+
+class Cluster:
+    """An api that asks for credentials."""
+
+    def __init__(self, folder: Path, port: int, tokens: dict[str, str]) -> None:
+        self.folder, self.port, self.tokens = folder, port, tokens
+        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+        self.jobs: Any = JobManagerStub(self.channel)
+        self.access: Any = access_pb2_grpc.AccessServiceStub(self.channel)
+        self.admin: Any = admin_svc_pb2_grpc.AdminServiceStub(self.channel)
+
+    def of(self, name: str) -> Metadata:
+        return (("authorization", f"Bearer {self.tokens[name]}"),)
+
+
+async def code_of(call: Awaitable[Any]) -> tuple[str, str]:
+    """Return the code and the text of a call's refusal; OK without one."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code().name, error.details() or ""
+    return "OK", ""
+
+
+def job(pool: str = LEAF) -> job_pb2.CreateRequest:
+    request = job_pb2.CreateRequest()
+    request.config.name = "j"
+    request.config.instanceCount = 1
+    request.config.respoolID.value = pool
+    request.config.defaultConfig.command.value = "true"
+    return request
+
+
+@pytest.fixture
+async def cluster(storage: Storage, tmp_path: Path) -> AsyncIterator[Cluster]:
+    tokens, lines = {}, []
+    for name, groups in (("rita", ()), ("mia", ("maps",)), ("otto", ()), ("ada", ()), ("web", ())):
+        tokens[name], row = make_token(name, CallerKind.USER, groups)
+        lines.append(row.to_line())
+    expired, row = make_token("rita", CallerKind.USER, lifetime_s=1.0, now_s=1_000.0)
+    tokens["expired"] = expired
+    (tmp_path / "tokens").write_text("\n".join([*lines, row.to_line()]))
+    (tmp_path / "roles.toml").write_text(BINDINGS)
+    (tmp_path / "users.yaml").write_text(USERS)
+    access = Access(
+        Authenticators(
+            tokens=Tokens(str(tmp_path / "tokens")),
+            basic=BasicUsers(str(tmp_path / "users.yaml")),
+            bindings=BindingsFile(str(tmp_path / "roles.toml")),
+            role_secret=ROLE_SECRET,
+        )
+    )
+    server = await start(storage, RecordedWakes(), lambda _: None, "127.0.0.1:0", OneSandbox(), access=access)
+    cluster = Cluster(tmp_path, server.port, tokens)
+    yield cluster
+    await cluster.channel.close()
+    await server.stop(0)
+
+
+async def test_a_call_without_credentials_is_refused(cluster: Cluster) -> None:
+    """A call without credentials is refused."""
+    code, text = await code_of(cluster.jobs.Get(job_pb2.GetRequest()))
+    assert ("UNAUTHENTICATED", True) == (code, "needs credentials" in text)
+
+
+async def test_the_caller_learns_its_identity(cluster: Cluster) -> None:
+    """The caller learns its identity."""
+    mia = await cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=cluster.of("mia"))
+    assert ("mia", "user", ["maps"], True) == (mia.name, mia.kind, list(mia.groups), mia.is_enforced)
+    assert [("submitter", "/eng/maps")] == [(one.role, one.pool) for one in mia.grants]
+    nobody = await cluster.access.WhoAmI(access_pb2.WhoAmIRequest())
+    assert ("anonymous", []) == (nobody.kind, list(nobody.grants))
+
+
+async def test_jobs_are_created_where_the_caller_has_the_role(cluster: Cluster) -> None:
+    """Jobs are created where the caller has the role."""
+    answers = [await code_of(cluster.jobs.Create(job(), metadata=cluster.of(name))) for name in ("rita", "otto")]
+    assert ["PERMISSION_DENIED"] * 2 == [code for code, _ in answers]
+    assert "it needs role submitter on pool '/eng/maps', and the caller has reader on /eng" in answers[0][1]
+    made = await cluster.jobs.Create(job(), metadata=cluster.of("mia"))
+    get = job_pb2.GetRequest(id=made.jobId)
+    found = [(await code_of(cluster.jobs.Get(get, metadata=cluster.of(name))))[0] for name in ("rita", "mia", "otto")]
+    assert ["OK", "OK", "PERMISSION_DENIED"] == found
+    delete = job_pb2.DeleteRequest(id=made.jobId)
+    assert "PERMISSION_DENIED" == (await code_of(cluster.jobs.Delete(delete, metadata=cluster.of("rita"))))[0]
+
+
+async def test_only_administrators_lock_the_cluster(cluster: Cluster) -> None:
+    """Administrators alone lock the cluster."""
+    request = admin_svc_pb2.GetLockdownRequest()
+    found = [
+        (await code_of(cluster.admin.GetLockdown(request, metadata=cluster.of(name))))[0] for name in ("rita", "ada")
+    ]
+    assert ["OK", "OK"] == found
+    lock = admin_svc_pb2.LockdownRequest()
+    answers = {
+        name: (await code_of(cluster.admin.Lockdown(lock, metadata=cluster.of(name))))[0] for name in ("rita", "ada")
+    }
+    assert "PERMISSION_DENIED" == answers["rita"]
+    assert "PERMISSION_DENIED" != answers["ada"]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        [("authorization", "Bearer ptk_0000000000000000_secret")],
+        [("authorization", "Bearer x")],
+        [("authorization", "Basic eDp5")],
+        [("authorization", "Bearer ptk_" + "x" * 5_000)],
+        [("username", "old"), ("password", "wrong")],
+        [("username", "unknown"), ("password", "secret")],
+        [("username", "old")],
+        [("peloton-on-behalf-of", "ada")],
+        [("authorization", "Bearer a"), ("authorization", "Bearer b")],
+    ],
+)
+async def test_invalid_credentials_are_refused_by_every_method(cluster: Cluster, metadata: Metadata) -> None:
+    """Invalid credentials are refused by every method."""
+    assert "UNAUTHENTICATED" == (await code_of(cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=metadata)))[0]
+
+
+async def test_an_expired_token_is_named_with_its_time(cluster: Cluster) -> None:
+    """An expired token is named with its time."""
+    code, text = await code_of(cluster.jobs.Get(job_pb2.GetRequest(), metadata=cluster.of("expired")))
+    assert ("UNAUTHENTICATED", True) == (code, text.endswith("of rita has expired at 1970-01-01T00:16:41+00:00"))
+
+
+async def test_clients_of_the_original_send_user_and_password(cluster: Cluster) -> None:
+    """Clients of the original send user and password."""
+    metadata = (("username", "old"), ("password", "secret"))
+    made = await cluster.jobs.Create(job(), metadata=metadata)
+    code, text = await code_of(cluster.jobs.Delete(job_pb2.DeleteRequest(id=made.jobId), metadata=metadata))
+    assert ("PERMISSION_DENIED", True) == (code, "rejects peloton.api.job.JobManager/Delete" in text)
+
+
+async def test_a_proxy_calls_on_behalf_of_a_user(cluster: Cluster) -> None:
+    """A proxy calls on behalf of a user."""
+    behalf = ("peloton-on-behalf-of", "mia%20m"), ("peloton-on-behalf-of-groups", "maps,x")
+    who = await cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=(*cluster.of("web"), *behalf))
+    assert ("mia m", ["maps", "x"], "web") == (who.name, list(who.groups), who.via)
+    role = (("authorization", f"Bearer {ROLE_SECRET}"), *behalf)
+    assert "mia m" == (await cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=role)).name
+    refused = await code_of(cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=(*cluster.of("ada"), *behalf)))
+    assert ("PERMISSION_DENIED", 'user "ada" may not call on behalf of others: it needs role proxy') == refused
+
+
+async def test_the_caller_asks_what_it_may_do(cluster: Cluster) -> None:
+    """The caller asks what it may do."""
+
+    async def can(name: str, method: str, pool: str = "") -> bool:
+        request = access_pb2.CanIRequest(method=method, pool=pool)
+        return bool((await cluster.access.CanI(request, metadata=cluster.of(name))).is_allowed)
+
+    assert [True, False] == [await can(name, "JobManager/Create", "/eng/maps") for name in ("mia", "rita")]
+    assert [True, False] == [await can("rita", "reader", pool) for pool in ("/eng/maps/", "/ads")]
+    several = access_pb2.CanIRequest(method="GetJob")
+    assert "INVALID_ARGUMENT" == (await code_of(cluster.access.CanI(several, metadata=cluster.of("mia"))))[0]
+    unknown = access_pb2.CanIRequest(method="Fly")
+    assert "NOT_FOUND" == (await code_of(cluster.access.CanI(unknown, metadata=cluster.of("mia"))))[0]
+
+
+async def test_too_many_failures_of_a_peer_are_refused(cluster: Cluster) -> None:
+    """Too many failures of a peer are refused."""
+    bad = (("authorization", "Bearer x"),)
+    await cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=cluster.of("mia"))
+    codes = [(await code_of(cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=bad)))[0] for _ in range(40)]
+    assert "RESOURCE_EXHAUSTED" in codes[20:]
+    assert "OK" == (await code_of(cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=cluster.of("mia"))))[0]
