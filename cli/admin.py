@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from cli.admin_deploy import deploy
+from cli.admin_secrets import keyring, rotate_secrets
 from cli.admin_workers import worker
 from cli.check_store import check_store
 from cli.command import Group, verb_commands
@@ -23,7 +24,7 @@ components_argument = click.argument("components", metavar="COMPONENT...", nargs
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Lock components, check the database, upgrade its schema, promote workers, deploy control planes.
+    """Lock components, check the database, upgrade its schema, rotate secrets, promote workers, deploy.
 
     COMPONENT is one or more of GoalStateEngine, Read, Write, Kill, Launch.
     """
@@ -33,6 +34,8 @@ admin.add_command(check_store)
 admin.add_command(worker)
 admin.add_command(deploy)
 admin.add_command(upgrade_schema)
+admin.add_command(keyring)
+admin.add_command(rotate_secrets)
 
 
 TEXTS = {

@@ -112,13 +112,12 @@ def state_folder() -> Path:
 def load(file: Path) -> dict[str, object]:
     import yaml
 
-    from peloton.api.yaml_config import read_bounded
+    from peloton.files import read_file
 
-    with file.open("rb") as stream:
-        content = read_bounded(stream, str(file))
+    content = read_file(file, "deployment")
     try:
         found = yaml.safe_load(content)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise Failed(f"{file}: {error}") from None
     if not isinstance(found, dict):
         raise Failed(f"{file} is no deployment: want keys and values")

@@ -18,16 +18,16 @@ STANDARD_INPUT = Path("-")
 def load_config(path: Path | str, message_class: type[MessageT]) -> MessageT:
     """Load a file, or the text of a template. Raises ConfigError, which names the place, and Failed for a file of
     another kind."""
-    from peloton.api.yaml_config import ConfigError, load_message, read_bounded
+    from peloton.api.yaml_config import BYTES_MAX, ConfigError, load_message
+    from peloton.files import read_file, read_stream
 
     if isinstance(path, str):
         return load_message(path, message_class, "the template")
     name = "standard input" if path == STANDARD_INPUT else str(path)
     if path == STANDARD_INPUT:
-        content = read_bounded(sys.stdin.buffer, name)
+        content = read_stream(sys.stdin.buffer, name, BYTES_MAX)
     else:
-        with path.open("rb") as file:
-            content = read_bounded(file, name)
+        content = read_file(path, "file", BYTES_MAX)
     try:
         return load_message(content, message_class, name)
     except ConfigError as error:

@@ -7,6 +7,7 @@ job.
 from __future__ import annotations
 
 import base64
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,7 +25,8 @@ from cli.terminal import echo
 from cli.wire import v0, v1
 from peloton.api.error_details import reason_of
 from peloton.api.limits import was_never_sent
-from peloton.errors import Reason
+from peloton.errors import InvalidArgument, Reason
+from peloton.files import read_file, read_stream
 from peloton.model.secret import SECRETS_BYTES_MAX
 
 WARNING_TIMEOUT_S = 20.0
@@ -62,14 +64,16 @@ class SecretFileType(click.ParamType[FileSecret]):
         if not path or not file:
             self.fail(f"want {self.name}, not '{value}'", param, ctx)
         try:
-            with click.open_file(file, "rb") as stream:
-                data: bytes = stream.read(SECRETS_BYTES_MAX + 1)
+            if file == "-":
+                data = read_stream(sys.stdin.buffer, "standard input", SECRETS_BYTES_MAX)
+            else:
+                data = read_file(file, "secret", SECRETS_BYTES_MAX)
         except OSError as error:
             self.fail(f"'{file}': {error.strerror}", param, ctx)
+        except InvalidArgument as error:
+            self.fail(error.message, param, ctx)
         if not data:
             self.fail(f"'{file}' is empty", param, ctx)
-        if len(data) > SECRETS_BYTES_MAX:
-            self.fail(f"'{file}' has more than the {SECRETS_BYTES_MAX} bytes of all secrets of a job", param, ctx)
         return FileSecret(path, data)
 
 

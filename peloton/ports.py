@@ -33,6 +33,7 @@ from peloton.model.rebalance import Rebalance, RebalanceAct
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
 from peloton.model.schedule import JobStart, ScheduledRun
+from peloton.model.secret import HeldSecret, Secret
 from peloton.model.update import UpdateAct, UpdateKey, UpdateProgress, UpdateRecord
 
 REQUEUED_PODS_MAX = 1_000
@@ -383,3 +384,24 @@ class HostLifecycles(Protocol):
     """Signals for workflows of host maintenance, as in ``Lifecycles``."""
 
     def hosts_changed(self, hostnames: Iterable[Hostname]) -> None: ...
+
+
+class SecretStore(Protocol):
+    """The holder of the data of secrets: the row itself, encrypted or not, or another system."""
+
+    @property
+    def holder(self) -> str:
+        """Return the holder of new rows."""
+
+    def is_remote(self, holder: str) -> bool:
+        """Return whether a row of this holder is written or revealed by a call that leaves the process: none is made
+        in a transaction."""
+
+    def hold(self, job_id: JobId, secret: Secret) -> HeldSecret:
+        """Return the row of a secret, whose data it takes. Raises Unavailable."""
+
+    def reveal(self, job_id: JobId, held: HeldSecret) -> bytes:
+        """Return the data of a row. Raises Unavailable naming what is missing."""
+
+    def forget_job(self, job_id: JobId) -> None:
+        """Delete what is held outside of the rows of a deleted job; what fails is left."""

@@ -11,6 +11,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from peloton.files import read_text_file
+
 WRITE_PERIOD_S = 2.0
 STALE_S = 30.0
 """Age of the file above which its process counts as hung."""
@@ -36,7 +38,7 @@ def write(path: Path, health: Health) -> None:
 def read(path: Path, stale_s: float = STALE_S) -> Health | None:
     """Read the health. A file that is too old means a hung process; return None before the first write."""
     try:
-        health = Health(**json.loads(path.read_text(encoding="utf-8")))
+        health = Health(**json.loads(read_text_file(path, "file of health")))
         age_s = time.time() - path.stat().st_mtime
     except FileNotFoundError:
         return None

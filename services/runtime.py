@@ -25,6 +25,7 @@ from services.roles.hostmgr import run_hostmgr
 from services.roles.resmgr import run_resmgr
 from services.roles.shared import Shared, sdk_metrics_address
 from services.roles.worker import run_worker
+from services.secrets.stores import make_store, open_keyring
 from services.settings import Settings, load
 from services.storage import schema_version
 from services.storage.storage import Storage
@@ -140,7 +141,12 @@ async def _run_roles(
         await asyncio.to_thread(migrate.upgrade, database)
     await asyncio.to_thread(schema_version.check, database)
     retries = Backoff(settings.retry_wait_s, settings.retry_wait_max_s)
-    storage = Storage(database, pool_size=settings.database_pool, batch_backoff=retries)
+    storage = Storage(
+        database,
+        pool_size=settings.database_pool,
+        batch_backoff=retries,
+        secrets=make_store(settings, open_keyring(settings)),
+    )
     channels = LeaderChannels(storage.leases, transport)
     try:
         metrics_at = sdk_metrics_address(settings)

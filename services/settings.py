@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from peloton.errors import InvalidSettings
+from peloton.errors import InvalidArgument, InvalidSettings
+from peloton.files import read_text_file
 from services.other_variables import CONFIG, OTHER_PREFIXES, OTHER_VARIABLES
 from services.setting_rules import PREFIX, Setting, Together, mask
 from services.settings_table import SETTINGS, TOGETHER
@@ -97,10 +97,12 @@ def read_file(path: str) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(read_text_file(path, "file of settings"))
     except OSError as error:
         raise InvalidSettings(f"{path}: the file of settings cannot be read: {error.strerror}") from None
-    except ValueError as error:  # not TOML, or not UTF-8
+    except InvalidArgument as error:
+        raise InvalidSettings(error.message) from None
+    except (ValueError, RecursionError) as error:
         raise InvalidSettings(f"{path}: the file of settings is not TOML: {error}") from None
 
 

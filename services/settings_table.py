@@ -16,6 +16,7 @@ from services.setting_groups.kubernetes import KubernetesSettings
 from services.setting_groups.leadership import LeadershipSettings
 from services.setting_groups.mesos import MesosSettings
 from services.setting_groups.scheduling import SchedulingSettings
+from services.setting_groups.secrets import SecretsSettings
 from services.setting_groups.security import SecuritySettings
 from services.setting_groups.stores import StoresSettings
 from services.setting_groups.telemetry import TelemetrySettings
@@ -45,6 +46,7 @@ class Settings(
     HostsSettings,
     KubernetesSettings,
     MesosSettings,
+    SecretsSettings,
     AddressesSettings,
     StoresSettings,
 ):

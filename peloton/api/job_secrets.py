@@ -32,7 +32,8 @@ def join_secrets(
 
     ``kept``: secrets of the job without the request. ``stored``: secrets by id, with their data. A secret sent for an
     existing path replaces it under a new id, so that instances with the old one count as changed; with ``in_place``
-    only its data is replaced. Equal data changes nothing. Raises InvalidArgument.
+    only its data is replaced. Equal data changes nothing. The stored secrets need their data only if one was sent.
+    Raises InvalidArgument.
     """
     found = {one.path: one for one in kept}
     written: list[Secret] = []
@@ -52,7 +53,8 @@ def join_secrets(
             one = Secret(there.secret_id, one.path, one.data, stored[there.secret_id].revision + 1)
         written.append(one)
         found[one.path] = one
-    _check_bounds(found, stored)
+    if written:
+        _check_bounds(found, stored)
     return list(found.values()), written
 
 

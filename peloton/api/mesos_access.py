@@ -6,9 +6,9 @@ import ssl
 from base64 import b64encode
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPSConnection
-from pathlib import Path
 
 from peloton.errors import InvalidArgument
+from peloton.files import read_authorities, read_file, read_text_file
 
 DENIED = (401, 403)
 """HTTP statuses by which a master denies access."""
@@ -86,8 +86,8 @@ def read_access(principal: str, secret_file: str, tls: bool, files: TlsFiles) ->
 def _secret(path: str) -> str:
     """Return the content of the file, without the end of its line."""
     try:
-        secret = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
+        secret = read_text_file(path, "file").rstrip("\r\n")
+    except (OSError, InvalidArgument) as error:
         raise InvalidArgument(f"PELOTON_MESOS_SECRET_FILE={path}: cannot be read: {error}") from None
     if not secret:
         raise InvalidArgument(f"PELOTON_MESOS_SECRET_FILE={path}: the file is empty")
@@ -98,14 +98,16 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
     if files.key and not files.cert:
         raise InvalidArgument("PELOTON_MESOS_TLS_KEY_FILE has no effect without PELOTON_MESOS_TLS_CERT_FILE")
     try:
-        context = ssl.create_default_context(cafile=files.ca or None)
-    except OSError as error:
+        context = ssl.create_default_context(cadata=read_authorities(files.ca) if files.ca else None)
+    except (OSError, InvalidArgument) as error:
         raise InvalidArgument(f"PELOTON_MESOS_TLS_CA_FILE={files.ca}: not a CA file: {error}") from None
     context.check_hostname = files.checks_names
     if files.cert:
         try:
+            for file in filter(None, (files.cert, files.key)):
+                read_file(file, "file")  # OpenSSL reads without a bound
             context.load_cert_chain(files.cert, files.key or None)
-        except OSError as error:
+        except (OSError, InvalidArgument) as error:
             key = f", PELOTON_MESOS_TLS_KEY_FILE={files.key}" if files.key else ""
             raise InvalidArgument(
                 f"PELOTON_MESOS_TLS_CERT_FILE={files.cert}{key}: not a certificate with its key: {error}"

@@ -13,13 +13,15 @@ import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import yaml
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.api.respell import squash
+from peloton.errors import InvalidArgument
+from peloton.files import FileTooLarge, read_file
 from peloton.model.text import MULTI_LINE, escape, is_printable, quote
 
 MessageT = TypeVar("MessageT", bound=Message)
@@ -77,17 +79,12 @@ def load_message(
 
 def _content(path: Path) -> bytes:
     """Return the content of a file. Raises ConfigError, OSError."""
-    with path.open("rb") as file:
-        return read_bounded(file, str(path))
-
-
-def read_bounded(file: BinaryIO, name: str) -> bytes:
-    """Read a file of bounded size. Raises ConfigError if it is endless, as /dev/zero, or larger than any configuration.
-    Raises OSError."""
-    content = file.read(BYTES_MAX + 1)
-    if len(content) > BYTES_MAX:
-        raise ConfigError(name, 1, 1, f"more than {BYTES_MAX >> 20} MiB, too large for a configuration")
-    return content
+    try:
+        return read_file(path, "file", BYTES_MAX)
+    except FileTooLarge:
+        raise ConfigError(str(path), 1, 1, f"more than {BYTES_MAX >> 20} MiB, too large for a configuration") from None
+    except InvalidArgument as error:
+        raise ConfigError(str(path), 1, 1, error.message) from None
 
 
 def top_keys(text: bytes | str, name: str) -> set[str]:

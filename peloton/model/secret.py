@@ -18,3 +18,14 @@ class Secret:
     path: str
     data: bytes = field(default=b"", repr=False)
     revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSecret:
+    """A secret as its row has it. ``holder`` says what ``data`` is: empty for the secret itself, ``key:ID`` for its
+    encryption by that key, ``vault`` for a reference to it."""
+
+    secret_id: str
+    revision: int
+    holder: str
+    data: bytes = field(repr=False)

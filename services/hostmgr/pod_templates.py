@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from hashlib import blake2b
 
 from peloton.api.convert import sla_spec
@@ -55,28 +56,38 @@ class TemplateCache:
         configs = self._configs.task_configs(job.job_id, version, instance_ids)
         # Secrets are the job's: an override has none of its own.
         wanted = secrets_of(next(iter(configs.values()))) if configs else []
-        secrets = self._secrets.with_data(job.job_id, wanted)
+        held = self._secrets.rows(job.job_id, wanted)
+        revisions = tuple(one.revision for one in held)
+        reveal = cache(partial(self._secrets.reveal, job.job_id, wanted, held))  # may ask another system
         seen: dict[int, PodTemplate] = {}
         templates: dict[int, PodTemplate] = {}
         for instance_id, config in configs.items():
             # Instances without an override share one message object, which is processed once.
             template = seen.get(id(config))
             if template is None:
-                template = seen[id(config)] = self._template_of_config(job, version, config, secrets)
+                template = seen[id(config)] = self._template_of_config(job, version, config, revisions, reveal)
             templates[instance_id] = template
         return templates
 
     def _template_of_config(
-        self, job: JobRecord, version: int, config: task_pb2.TaskConfig, secrets: Sequence[Secret]
+        self,
+        job: JobRecord,
+        version: int,
+        config: task_pb2.TaskConfig,
+        revisions: tuple[int, ...],
+        reveal: Callable[[], tuple[Secret, ...]],
     ) -> PodTemplate:
         text = config.SerializeToString(deterministic=True)
-        revisions = tuple(one.revision for one in secrets)
         key = (job.job_id, job.created_ns, version, blake2b(text, digest_size=16).digest(), revisions)
-        size_bytes = len(text) + sum(len(one.data) for one in secrets)
         with self._lock:
             known = self._templates.get(key)
-            if known is not None:
-                return known[0]
+        if known is not None:
+            return known[0]
+        secrets = reveal()
+        size_bytes = len(text) + sum(len(one.data) for one in secrets)
+        with self._lock:
+            if key in self._templates:
+                return self._templates[key][0]
             as_of, pool_path = self._at_version(job, version), self._pool_path(job.respool_id)
             template = PodTemplate(as_of, pool_path, config, secrets)
             self._templates[key] = (template, size_bytes)

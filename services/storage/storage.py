@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
+from peloton.ports import SecretStore
 from services.storage.activity_reports import ActivityReports
 from services.storage.admission.admission import Admission
 from services.storage.bulk_reads import BulkReads
@@ -25,6 +26,7 @@ from services.storage.jobs.configs import Configs
 from services.storage.jobs.job_streams import JobStreams
 from services.storage.jobs.job_table import JobTable
 from services.storage.jobs.jobs import Jobs
+from services.storage.jobs.plain_secrets import PLAIN
 from services.storage.jobs.search import Search
 from services.storage.jobs.secrets import Secrets
 from services.storage.jobs.wakes import JobWakes
@@ -48,6 +50,7 @@ class Storage:
 
     ``url`` is ``sqlite:///file.db`` or ``postgresql://user@host/database``. ``clock_ns`` dates writes whose callers
     pass no time. ``batch_backoff`` delays the next run of failed batch pods; by default there is no delay.
+    ``secrets`` holds the data of secrets.
     """
 
     def __init__(
@@ -56,15 +59,16 @@ class Storage:
         clock_ns: Callable[[], int] = time.time_ns,
         pool_size: int = POOL_SIZE,
         batch_backoff: Backoff = NO_BACKOFF,
+        secrets: SecretStore = PLAIN,
     ) -> None:
         self.db = db = Database(url, pool_size, clock_ns)
-        self.jobs = Jobs(db)
+        self.jobs = Jobs(db, secrets)
         self.job_streams = JobStreams(db)
         self.configs = Configs(db)
         self.search = Search(db)
         self.bulk = BulkReads(db)
         self.job_table = JobTable(db)
-        self.secrets = Secrets(db)
+        self.secrets = Secrets(db, secrets)
         self.wakes = JobWakes(db)
         self.pods = Pods(db)
         self.host_pods = HostPods(db, batch_backoff)
@@ -72,7 +76,7 @@ class Storage:
         self.external_pods = ExternalPods(db)
         self.daemons = Daemons(db)
         self.pools = Pools(db)
-        self.updates = Updates(db)
+        self.updates = Updates(db, secrets)
         self.disruptions = Disruptions(db)
         self.hosts = Hosts(db)
         self.maintenance = Maintenance(db)

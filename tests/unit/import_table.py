@@ -13,7 +13,7 @@ class May:
     others: tuple[str, ...] = ()
 
 
-_INSIDE = ("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports", "peloton.api")
+_INSIDE = ("peloton.model", "peloton.errors", "peloton.files", "peloton.lifecycle", "peloton.ports", "peloton.api")
 _REPOSITORIES = (
     "storage activity_reports admission.admission bulk_reads daemons.daemons history.history hosts.host_pools "
     "hosts.hosts hosts.maintenance hosts.mover jobs.configs jobs.job_streams jobs.job_table jobs.jobs jobs.search "
@@ -52,7 +52,8 @@ _WAKES = May(
     ),
     ("temporalio",),
 )
-_CLI = ("peloton.api", "peloton.client", "peloton.model", "peloton.errors", "cli")
+_READS_FILES = ("peloton.errors", "peloton.files")
+_CLI = ("peloton.api", "peloton.client", "peloton.model", "peloton.errors", "peloton.files", "cli")
 _SETTINGS = (
     "services.other_variables",
     "services.role_settings",
@@ -73,6 +74,7 @@ MAY: dict[str, May] = {
     "peloton.errors": May(),
     "peloton.extras": May(("peloton.errors",)),
     "peloton.ports": May(("peloton.model",)),
+    "peloton.files": May(("peloton.errors", "peloton.model.text")),
     "peloton.deployment": May(("peloton.errors",)),
     "peloton.lifecycle": May(("peloton.model",)),
     "peloton.access": May(("peloton.model",)),
@@ -103,7 +105,7 @@ MAY: dict[str, May] = {
     "peloton.integrations.joblib": May(("peloton.extras", "peloton.integrations.futures"), ("joblib",)),
     "peloton.integrations.spark_submit": May(("peloton.integrations.spark",)),
     "peloton.integrations.spark": May(),
-    "peloton.api": May(("peloton.model", "peloton.errors"), ("google", "grpc", "grpc_tools", "yaml")),
+    "peloton.api": May(("peloton.model", "peloton.errors", "peloton.files"), ("google", "grpc", "grpc_tools", "yaml")),
     "peloton.integrations.launch_agent": May(("peloton.api", "peloton.client", "peloton.integrations.futures_worker")),
     # The shell, driven by Temporal.
     "workflows": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "activities"), ("temporalio",)),
@@ -115,7 +117,7 @@ MAY: dict[str, May] = {
     "services.other_variables": May(("services.setting_rules",)),
     "services.settings_page": May(("services.other_variables", "services.setting_rules", "services.settings_table")),
     "services.settings": May(
-        ("peloton.errors", "services.other_variables", "services.setting_rules", "services.settings_table")
+        (*_READS_FILES, "services.other_variables", "services.setting_rules", "services.settings_table")
     ),
     "services.role_settings": May(
         (
@@ -147,8 +149,10 @@ MAY: dict[str, May] = {
     "services.grpc_status": May(_GRPC, ("grpc",)),
     "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),
     "services.leader": May(
-        (*_MEASURES, "peloton.api.limits", "peloton.errors", "peloton.ports", "services.role_surface"), ("grpc",)
-        ("peloton.api.limits", "peloton.errors", "peloton.ports", "services.role_surface", "services.tls.transport"),
+        (
+            *(*_MEASURES, "peloton.api.limits", "peloton.errors", "peloton.ports"),
+            *("services.role_surface", "services.tls.transport"),
+        ),
         ("grpc",),
     ),
     "services.plugins": May(("peloton.errors",)),
@@ -160,7 +164,7 @@ MAY: dict[str, May] = {
     "services.telemetry.calls": May(("services.grpc_handlers", "services.telemetry"), ("grpc",)),
     "services.rested": May(),
     "services.ticks": May(("peloton.lifecycle.liveness",)),
-    "services.health_file": May(),
+    "services.health_file": May(("peloton.files",)),
     "services.healthcheck": May(("services.health_file",)),
     "services.health": May(("peloton.lifecycle.liveness", "services.health_file", "services.ticks")),
     "services.recheck": May(),
@@ -241,6 +245,13 @@ MAY: dict[str, May] = {
     ),
     "services.worker_admin": May(("peloton.errors", "peloton.lifecycle", "services.worker_fleet"), ("temporalio",)),
     "services.temporal_connection": May((*_MEASURES, "peloton.errors", "services.payloads"), ("temporalio",)),
+    "services.secrets": May(
+        (
+            *("peloton.errors", "peloton.extras", "peloton.files", "peloton.model", "peloton.ports"),
+            *("services.payloads", "services.setting_groups.secrets", "services.storage.jobs.plain_secrets"),
+        ),
+        ("cryptography", "temporalio"),
+    ),
     "services.storage": May(
         (*_MEASURES, *_INSIDE, "peloton.extras"),
         ("opentelemetry", "alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard"),
@@ -326,11 +337,11 @@ MAY: dict[str, May] = {
         ("grpc", "httptools", "orjson", "starlette", "thriftpy2"),
     ),
     # The shared part of emulated clusters of any kind: it imports none of them.
-    "services.lab.shared": May((), ("click", "yaml")),
+    "services.lab.shared": May(_READS_FILES, ("click", "yaml")),
     "services.lab.shared.http": May((), ("httptools", "websockets")),
-    "services.lab.kubernetes": May(("services.lab.shared",), ("click", "orjson", "yaml")),
+    "services.lab.kubernetes": May((*_READS_FILES, "services.lab.shared"), ("click", "orjson", "yaml")),
     "services.lab.mesos": May(("services.lab.shared",), ("click", "orjson")),
-    "services.lab.mesos.http": May(("services.lab.shared.http",), ("orjson",)),
+    "services.lab.mesos.http": May((*_READS_FILES, "services.lab.shared.http"), ("orjson",)),
     "services.lab.mesos.master": May((*_MINICLUSTER, "services.lab.shared"), ("orjson",)),
     "services.lab.mesos.agents": May((*_MINICLUSTER, "services.lab.shared", "services.lab.mesos.master"), ("orjson",)),
     "services.lab.mesos.api": May(
@@ -342,6 +353,7 @@ MAY: dict[str, May] = {
             "peloton.api",
             "peloton.errors",
             "peloton.extras",
+            "peloton.files",
             "services.health_file",
             "services.log_lines",
             "services.settings",
@@ -362,6 +374,9 @@ MAY: dict[str, May] = {
         (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
     ),
     "services.runtime": May((*_INSIDE, "peloton.extras", "workflows.policies", "services")),
+    "services.secret_rotation": May(
+        ("services.secrets", "services.settings", "services.storage.schema_version", "services.storage.storage")
+    ),
     "services.teardown": May(("peloton.errors", "peloton.model.ids", "services")),
     # The command line calls the API; only commands that run processes or read settings of roles import services.
     "cli": May(_CLI, _CLI_OTHERS),
@@ -371,6 +386,7 @@ MAY: dict[str, May] = {
     "cli.local": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.demo": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.top": May(_CLI, (*_CLI_OTHERS, "textual")),
+    "cli.admin_secrets": May((*_CLI, "services.secret_rotation", "services.secrets.keyring"), _CLI_OTHERS),
     "cli.check_store": May((*_CLI, "services.runtime"), _CLI_OTHERS),
     "cli.upgrade_schema": May((*_CLI, "services.runtime"), _CLI_OTHERS),
     "cli.agents": May((*_CLI, *_SETTINGS)),

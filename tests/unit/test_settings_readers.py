@@ -30,6 +30,7 @@ READERS = {
     "role_settings.py:authenticates_clients": {*ROLES},
     "runtime.py:_run": {*SERVERS, "web", "aurorabridge"},
     "runtime.py:_run_roles": SERVERS,
+    "secrets/stores.py": SERVERS,
     "roles/api.py": {"api"},
     "roles/worker.py": {"worker"},
     "roles/resmgr.py": {"resmgr"},

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import yaml
 
+from peloton.errors import InvalidArgument
+from peloton.files import read_text_file
+
 NAME = "peloton-emulated"
 TOKEN_BYTES = 24
 
@@ -17,8 +20,8 @@ def read_or_make_token(path: Path) -> str:
     one.
     """
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))["users"][0]["user"]["token"]
-    except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError):
+        found = yaml.safe_load(read_text_file(path, "file"))["users"][0]["user"]["token"]
+    except (OSError, InvalidArgument, yaml.YAMLError, KeyError, IndexError, TypeError):
         return secrets.token_urlsafe(TOKEN_BYTES)
     return str(found)
 

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
+from peloton.files import read_text_file
 from services.lab.local.cluster import LocalCluster
 from services.lab.local.emulated import ask
 from services.lab.local.kubernetes import CLUSTER as KUBERNETES
@@ -222,12 +223,12 @@ def call(port: int, action: str, name: str = "", now: bool = False) -> list[str]
     PelotonError."""
     path = control_file(port)
     try:
-        known = json.loads(path.read_text())
+        known = json.loads(read_text_file(path, "file"))
         with socket.create_connection(("127.0.0.1", known["port"]), timeout=CALL_TIMEOUT_S) as sock:
             request = {"token": known["token"], "action": action, "name": name, "now": now}
             sock.sendall(json.dumps(request).encode() + b"\n")
             answer = json.loads(sock.makefile().readline())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, InvalidArgument) as error:
         raise Unavailable(f"no `peloton up` with its API on port {port} is running here ({error})") from error
     if "error" in answer:
         raise InvalidArgument(answer["error"][0])

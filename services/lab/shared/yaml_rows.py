@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 
 import yaml
 
+from peloton.errors import InvalidArgument
+from peloton.files import read_text_file
+
 PORT_MAX = 65535
 T = TypeVar("T")
 
@@ -18,10 +21,10 @@ class FileFault(ValueError):
 
 def read_yaml(path: Path) -> object:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        return yaml.safe_load(read_text_file(path, "file"))
+    except (OSError, InvalidArgument) as error:
         raise FileFault(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise FileFault(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
 
 

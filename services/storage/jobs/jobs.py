@@ -27,11 +27,12 @@ from peloton.model.ids import EntityVersion, JobId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType, RolledUp
 from peloton.model.pod import PodState
 from peloton.model.secret import Secret
+from peloton.ports import SecretStore
 from services.storage.codec import job_record
-from services.storage.engine import Repository, lock_job, reading
+from services.storage.engine import Database, Repository, lock_job, reading
 from services.storage.jobs.configs import OverrideRows, insert_config, read_config
 from services.storage.jobs.rows import grown_config, hold_job, insert_alone, store_growth
-from services.storage.jobs.secrets import Sent, carry_secrets
+from services.storage.jobs.secrets import Sent, carry_secrets, forget_elsewhere
 from services.storage.jobs.settling import apply, create_and_apply, read_pending, roll_up_part, take_back
 from services.storage.jobs.steering import START_MESSAGE, steer_job, steer_pods, write_steering
 from services.storage.jobs.wakes import IS_UPDATING, mark_seen
@@ -71,6 +72,10 @@ _SERVICE_EVENTS = {
 
 
 class Jobs(Repository):
+    def __init__(self, db: Database, store: SecretStore) -> None:
+        super().__init__(db)
+        self._store = store
+
     # -- reading
 
     def get(self, job_id: JobId) -> JobRecord | None:
@@ -123,7 +128,7 @@ class Jobs(Repository):
         """
         job = replace(job, created_ns=job.created_ns or now_ns, updated_ns=job.updated_ns or now_ns)
         rows = OverrideRows(job.job_id, job.config_version, config).of(config.instanceConfig)
-        sent = Sent.of(config, secrets)
+        sent = Sent.of(self._db, self._store, job.job_id, config, secrets)
 
         def work(conn: sa.Connection) -> None:
             carry_secrets(conn, job.job_id, 0, config, sent)
@@ -152,7 +157,7 @@ class Jobs(Repository):
         ``config`` of existing instances are ignored. Raises NotFound, InvalidArgument for a job that has ended or would
         shrink, and Aborted when the version is no longer ``expected_version``.
         """
-        sent = Sent.of(config, secrets)
+        sent = Sent.of(self._db, self._store, job_id, config, secrets)
 
         def work(conn: sa.Connection) -> int:
             job = hold_job(conn, job_id)
@@ -316,6 +321,7 @@ class Jobs(Repository):
             conn.execute(sa.delete(VOLUME).where(VOLUME.c.job_id == job_id, VOLUME.c.host == ""))  # no data
 
         self._db.write(forget)
+        forget_elsewhere(self._store, job_id)
 
 
 def _hold_deleted(conn: sa.Connection, job_id: str) -> bool:

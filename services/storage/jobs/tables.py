@@ -30,12 +30,14 @@ class JobLabel(SQLModel, table=True):
 
 
 class JobSecret(SQLModel, table=True):
-    """Data of a job's secret; configurations refer to it by its id."""
+    """Data of a job's secret; configurations refer to it by its id. ``holder`` says in which form it is: see
+    ``peloton/model/secret.py``."""
 
     __tablename__ = "job_secret"
     job_id: str = Field(primary_key=True, sa_type=_UUID)
     secret_id: str = Field(primary_key=True, sa_type=_UUID)
     revision: int
+    holder: str = Field(default="", sa_type=sa.Text, sa_column_kwargs={"server_default": ""})
     data: bytes = Field(sa_type=sa.LargeBinary)
 
 

@@ -111,7 +111,7 @@ def roll_back_update(conn: sa.Connection, update_id: str, key: UpdateKey, now_ns
         named=(),
         opaque=update.opaque_data,
         key=key,
-        secrets=Sent.of(config, ()),
+        secrets=Sent.of_config(config),
     )
     return create_update(conn, job.job_id, job.config_version, wanted, now_ns)
 

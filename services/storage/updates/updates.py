@@ -29,8 +29,9 @@ from peloton.model.update import (
     UpdateState,
     UpdateType,
 )
+from peloton.ports import SecretStore
 from services.storage.codec import job_record
-from services.storage.engine import Repository, lock_job, reading, writing
+from services.storage.engine import Database, Repository, lock_job, reading, writing
 from services.storage.jobs.configs import OverrideRows, insert_config
 from services.storage.jobs.rows import insert_alone
 from services.storage.jobs.secrets import Sent, carry_secrets
@@ -64,6 +65,10 @@ NO_KEY = UpdateKey()
 
 
 class Updates(Repository):
+    def __init__(self, db: Database, store: SecretStore) -> None:
+        super().__init__(db)
+        self._store = store
+
     # -- client requests
 
     def create_service(
@@ -104,7 +109,7 @@ class Updates(Repository):
             updated_ns=job.updated_ns or now_ns,
         )
         rows = OverrideRows(job.job_id, 1, config).of(config.instanceConfig)
-        sent = Sent.of(config, secrets)
+        sent = Sent.of(self._db, self._store, job.job_id, config, secrets)
 
         def work(conn: sa.Connection) -> None:
             carry_secrets(conn, job.job_id, 0, config, sent)
@@ -158,7 +163,7 @@ class Updates(Repository):
                     named=tuple(instances),
                     opaque=opaque,
                     key=key,
-                    secrets=Sent.of(config, secrets),
+                    secrets=Sent.of(self._db, self._store, job_id, config, secrets),
                 ),
                 now_ns=now_ns,
             )
@@ -281,7 +286,7 @@ class Updates(Repository):
         """Return the instances that an update to ``config`` would touch. Raises like ``create``."""
         job = hold_version(conn, job_id, version)
         check_immutable(job, config)
-        carry_secrets(conn, job_id, job.config_version, config, Sent.of(config, ()))
+        carry_secrets(conn, job_id, job.config_version, config, Sent.of_config(config))
         pods = instances.pods_of(conn, job_id)
         differs = instances.find_changed(conn, job_id, pods, config)
         return rollout.difference(pods, count_wanted(job, config), job.config_version + 1, differs)

@@ -60,7 +60,7 @@ BAD = {
     "not there": ("/run/a=nowhere", "'nowhere': No such file or directory"),
     "a folder": ("/run/a=.", "'.': Is a directory"),
     "empty": ("/run/a=empty", "'empty' is empty"),
-    "large": ("/run/a=large", "'large' has more than the 65536 bytes of all secrets of a job"),
+    "large": ("/run/a=large", "secret large has more than 65,536 bytes, its limit"),
 }
 
 

@@ -12,7 +12,7 @@ from peloton.api import convert
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import new_job_id
-from peloton.model.secret import Secret
+from peloton.model.secret import HeldSecret, Secret
 from services.hostmgr import pod_templates
 from services.hostmgr.pod_templates import TemplateCache
 
@@ -26,6 +26,7 @@ class Configs:
         self.default = task_pb2.TaskConfig(name="default")
         self.sla = job_pb2.SlaConfig()
         self.revision = 0
+        self.reveal_count = 0
 
     def instances_by_version(self, _: str, instance_ids: Sequence[int]) -> dict[int, Sequence[int]]:
         return {1: instance_ids}
@@ -39,8 +40,12 @@ class Configs:
     def specs(self) -> list[Any]:
         return []
 
-    def with_data(self, _: str, wanted: Sequence[Secret]) -> tuple[Secret, ...]:
-        return tuple(replace(one, data=b"x" * 100, revision=self.revision) for one in wanted)
+    def rows(self, _: str, wanted: Sequence[Secret]) -> list[HeldSecret]:
+        return [HeldSecret(one.secret_id, self.revision, "", b"x" * 100) for one in wanted]
+
+    def reveal(self, _: str, wanted: Sequence[Secret], held: Sequence[HeldSecret]) -> tuple[Secret, ...]:
+        self.reveal_count += 1
+        return tuple(replace(one, data=row.data, revision=row.revision) for one, row in zip(wanted, held, strict=True))
 
 
 @pytest.fixture
@@ -103,8 +108,9 @@ def test_new_data_of_a_secret_makes_a_new_template(cache: TemplateCache, configs
 
     after = cache.of_job(JOB, [0])[0]
 
-    assert (True, [0], [1]) == (
+    assert (True, 2, [0], [1]) == (
         before is same,
+        configs.reveal_count,
         [one.revision for one in before.secrets],
         [one.revision for one in after.secrets],
     )

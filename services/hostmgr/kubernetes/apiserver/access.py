@@ -7,10 +7,10 @@ import ssl
 import tempfile
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from peloton.errors import InvalidArgument
+from peloton.files import read_authorities, read_file
 from services.hostmgr.kubernetes.apiserver.credentials import Credential, Plugin, TokenFile, source_of
 from services.hostmgr.kubernetes.apiserver.kubeconfig import ClusterEntry, UserEntry, fault_of_address, read_kubeconfig
 from services.hostmgr.kubernetes.settings import IN_CLUSTER
@@ -89,10 +89,9 @@ class Access:
         cluster = self._cluster
         ca_file = "" if cluster.ca_data else cluster.ca_file
         try:
-            context = ssl.create_default_context(
-                cafile=ca_file or None, cadata=cluster.ca_data.decode("ascii") if cluster.ca_data else None
-            )
-        except (OSError, ValueError) as error:
+            authorities = read_authorities(ca_file) if ca_file else cluster.ca_data.decode("ascii")
+            context = ssl.create_default_context(cadata=authorities or None)
+        except (OSError, ValueError, InvalidArgument) as error:
             where = f"certificate-authority: {ca_file}" if ca_file else "certificate-authority-data"
             raise OSError(f"{where}: not the certificate of an authority: {error}") from None
         # Authorities of clusters often lack extensions that only Python 3.13 requires.
@@ -103,7 +102,7 @@ class Access:
         try:
             if pem := written.certificate or self._certificate():
                 _load(context, pem)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, InvalidArgument) as error:
             raise OSError(f"client-certificate, client-key: not a certificate with its key: {error}") from None
         return context
 
@@ -112,8 +111,8 @@ class Access:
         user = self._user
         if not (user.certificate_file or user.certificate_data):
             return b""
-        certificate = user.certificate_data or Path(user.certificate_file).read_bytes()
-        return certificate + b"\n" + (user.key_data or Path(user.key_file).read_bytes())
+        certificate = user.certificate_data or read_file(user.certificate_file, "client-certificate")
+        return certificate + b"\n" + (user.key_data or read_file(user.key_file, "client-key"))
 
 
 def _version(path: str) -> tuple[int, int, int]:

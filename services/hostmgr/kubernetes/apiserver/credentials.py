@@ -12,11 +12,12 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
 
+from peloton.errors import InvalidArgument
+from peloton.files import read_file
 from services.hostmgr.kubernetes.apiserver.kubeconfig import ClusterEntry, ExecPlugin, UserEntry
 
 log = logging.getLogger(__name__)
@@ -75,9 +76,11 @@ class TokenFile:
 
     def _content(self) -> str:
         try:
-            return Path(self._path).read_text(encoding="ascii").strip()
+            return read_file(self._path, "token").decode("ascii").strip()
         except UnicodeDecodeError:
             raise OSError(f"{self._path}: not a token: want ASCII") from None
+        except InvalidArgument as error:
+            raise OSError(error.message) from None
 
 
 class Plugin:
@@ -199,7 +202,7 @@ def source_of(user: UserEntry, cluster: ClusterEntry) -> Source:
 def _describe(cluster: ClusterEntry) -> dict[str, Any]:
     authority = cluster.ca_data
     if not authority and cluster.ca_file:
-        authority = Path(cluster.ca_file).read_bytes()
+        authority = read_file(cluster.ca_file, "certificate-authority")
     return {
         "server": cluster.server,
         "insecure-skip-tls-verify": not cluster.checks_certificate,

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from peloton.errors import InvalidArgument
+from peloton.files import read_file
 
 FILE_BYTES_MAX = 1 << 20
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -147,8 +148,7 @@ class Section:
 def read_kubeconfig(path: str, context: str = "") -> tuple[ClusterEntry, UserEntry]:
     """Return cluster and user of a context, by default of the current context. Raises InvalidArgument."""
     try:
-        with open(path, "rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
+        content = read_file(path, "kubeconfig", FILE_BYTES_MAX)
     except OSError as error:
         raise InvalidArgument(f"{path}: cannot be read: {error}") from None
     return parse_kubeconfig(content, path, context)

@@ -1,0 +1,121 @@
+"""Bounded reads of files that users and administrators name.
+
+A name may be that of a device, a pipe without an end, or a file of any size: each read has a limit in bytes, and one in
+seconds where the file is a pipe or a device.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from peloton.errors import InvalidArgument
+from peloton.model.text import shorten
+
+PIPE_S = 30.0
+"""Seconds in which a pipe or a device has to be read to its end."""
+TEXT_BYTES_MAX = 2**20
+"""Limit of files of settings, credentials and certificates."""
+_CHUNK_BYTES = 2**20
+
+
+class FileTooLarge(InvalidArgument):
+    """The file has more bytes than the limit, possibly without an end."""
+
+
+def read_file(path: Path | str, what: str, bytes_max: int = TEXT_BYTES_MAX, pipe_s: float = PIPE_S) -> bytes:
+    """Read a whole file; ``what`` says in errors what it is. Raises OSError, and InvalidArgument beyond a limit."""
+    descriptor = _open(path)
+    try:
+        return _read(descriptor, path, what, bytes_max, pipe_s)
+    finally:
+        os.close(descriptor)
+
+
+def read_text_file(path: Path | str, what: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
+    """Read a file of UTF-8. Raises OSError and InvalidArgument."""
+    try:
+        return read_file(path, what, bytes_max).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{_name(path, what)} is not UTF-8 text: byte {error.start} is no part of it") from None
+
+
+def read_authorities(path: Path | str) -> str:
+    """Read the certificates of authorities in PEM for ``cadata``, which takes ASCII: comments may have more.
+
+    Raises OSError and InvalidArgument. An empty file is no certificate, and not the default authorities.
+    """
+    return read_file(path, "authorities").decode("ascii", "ignore") or "\n"
+
+
+def read_private_file(path: Path | str, what: str, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
+    """Read a file that only this user may read. Raises OSError and InvalidArgument.
+
+    A group may read a file of root: Kubernetes mounts secrets so for users other than root.
+    """
+    descriptor = _open(path)
+    try:
+        found = os.fstat(descriptor)
+        shared = stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP
+        if found.st_uid != 0 or os.geteuid() == 0:
+            shared |= stat.S_IRGRP
+        if stat.S_ISREG(found.st_mode) and found.st_mode & shared:
+            raise InvalidArgument(
+                f"{_name(path, what)} has the mode {stat.S_IMODE(found.st_mode):04o}, by which others read or write it:"
+                f" want 0600 (chmod 600)"
+            )
+        return _read(descriptor, path, what, bytes_max, PIPE_S)
+    finally:
+        os.close(descriptor)
+
+
+def read_stream(stream: BinaryIO, what: str, bytes_max: int) -> bytes:
+    """Read an open stream to its end, such as standard input. Raises InvalidArgument beyond the limit."""
+    content = stream.read(bytes_max + 1)
+    if len(content) > bytes_max:
+        raise _too_large(what, bytes_max)
+    return content
+
+
+def _open(path: Path | str) -> int:
+    # A pipe without a writer would block the opening.
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _read(descriptor: int, path: Path | str, what: str, bytes_max: int, pipe_s: float) -> bytes:
+    found = os.fstat(descriptor)
+    is_regular = stat.S_ISREG(found.st_mode)
+    if is_regular and found.st_size > bytes_max:
+        raise _too_large(_name(path, what), bytes_max)
+    deadline_s = time.monotonic() + pipe_s
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    chunks: list[bytes] = []
+    size_bytes = 0
+    while size_bytes <= bytes_max:
+        left_s = deadline_s - time.monotonic()
+        if not is_regular and (left_s <= 0 or not poll.poll(left_s * 1000)):
+            raise InvalidArgument(f"{_name(path, what)} has not ended within {pipe_s:g} s")
+        try:
+            chunk = os.read(descriptor, min(_CHUNK_BYTES, bytes_max + 1 - size_bytes))
+        except BlockingIOError:  # another process has read what there was
+            continue
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+        size_bytes += len(chunk)
+    raise _too_large(_name(path, what), bytes_max)
+
+
+def _too_large(name: str, bytes_max: int) -> FileTooLarge:
+    return FileTooLarge(f"{name} has more than {bytes_max:,} bytes, its limit")
+
+
+def _name(path: Path | str, what: str) -> str:
+    return f"{what} {shorten(str(path), 1_000)}"

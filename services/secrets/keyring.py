@@ -1,0 +1,193 @@
+"""The keyring: a file with the keys that encrypt, each with an id; one of them, the active one, encrypts what is new.
+
+{"active": "2026-11", "keys": {"2026-05": "<32 bytes in base64>", "2026-11": "..."}}
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+import re
+import secrets
+import threading
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.extras import require_extra
+from peloton.files import read_private_file
+from peloton.model.text import quote
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+FILE_BYTES_MAX = 64 * 1024
+KEYS_MAX = 100
+KEY_BYTES = 32
+NONCE_BYTES = 12
+RECHECK_S = 1.0
+"""Seconds between two looks at the file, whose changes running processes adopt."""
+_KEY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """Keys by id. AES-256-GCM with a random nonce for each encryption, which comes first in its result."""
+
+    active: str
+    keys: Mapping[str, bytes] = field(repr=False)
+    source: str = ""
+
+    def encrypt(self, data: bytes, bound_to: bytes) -> tuple[str, bytes]:
+        """Encrypt with the active key, whose id comes first. ``bound_to`` has to be the same for the decryption."""
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        return self.active, nonce + self._ciphers[self.active].encrypt(nonce, data, bound_to)
+
+    def decrypt(self, key_id: str, data: bytes, bound_to: bytes) -> bytes:
+        """Raises Unavailable for a key that is missing or another one, and for data that was changed or moved."""
+        from cryptography.exceptions import InvalidTag
+
+        if key_id not in self.keys:
+            raise Unavailable(
+                f"key {quote(key_id)} is not in the keyring {self.source}, which has {', '.join(sorted(self.keys))}: "
+                f"add it again from where it was kept"
+            )
+        try:
+            return self._ciphers[key_id].decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound_to)
+        except (InvalidTag, ValueError):
+            raise Unavailable(
+                f"key {key_id} of the keyring {self.source} does not decrypt this: it is not the key of this id that "
+                f"encrypted it, or the stored bytes were changed or moved"
+            ) from None
+
+    @cached_property
+    def _ciphers(self) -> dict[str, AESGCM]:
+        require_extra("secure", "cryptography", f"the keyring {self.source}")
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return {key_id: AESGCM(key) for key_id, key in self.keys.items()}
+
+    def add(self, key_id: str, is_active: bool) -> Keyring:
+        """Return the keyring with a new random key. Raises InvalidArgument."""
+        if not _KEY_ID.fullmatch(key_id):
+            raise InvalidArgument(f"key id {quote(key_id)}: want 1 to 63 letters, digits, dots, dashes and underscores")
+        if key_id in self.keys:
+            raise InvalidArgument(f"the keyring has a key {key_id} already: a key is never replaced, choose another id")
+        if len(self.keys) >= KEYS_MAX:
+            raise InvalidArgument(f"the keyring has {len(self.keys)} keys, at most {KEYS_MAX} are allowed")
+        keys = {**self.keys, key_id: secrets.token_bytes(KEY_BYTES)}
+        return Keyring(key_id if is_active or not self.active else self.active, keys, self.source)
+
+    def use(self, key_id: str) -> Keyring:
+        """Return the keyring with another active key. Raises InvalidArgument."""
+        self._require(key_id)
+        return Keyring(key_id, self.keys, self.source)
+
+    def remove(self, key_id: str) -> Keyring:
+        """Return the keyring without a key. Raises InvalidArgument."""
+        self._require(key_id)
+        if key_id == self.active:
+            raise InvalidArgument(f"key {key_id} is the active one: use another one first")
+        return Keyring(self.active, {name: key for name, key in self.keys.items() if name != key_id}, self.source)
+
+    def _require(self, key_id: str) -> None:
+        if key_id not in self.keys:
+            raise InvalidArgument(f"no key {quote(key_id)} in the keyring, only {', '.join(sorted(self.keys))}")
+
+
+def read_keyring(path: Path | str) -> Keyring:
+    """Read a keyring. Raises InvalidArgument, which never shows a key."""
+    try:
+        content = read_private_file(path, "keyring", FILE_BYTES_MAX)
+    except OSError as error:
+        raise InvalidArgument(f"keyring {path} cannot be read: {error.strerror}") from None
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        raise InvalidArgument(f"keyring {path} is not JSON") from None
+    return _parse(found, str(path))
+
+
+def _parse(found: Any, path: str) -> Keyring:
+    given = found.get("keys") if isinstance(found, dict) else None
+    if not isinstance(given, dict) or not isinstance(found.get("active"), str):
+        raise InvalidArgument(f'keyring {path}: want {{"active": ID, "keys": {{ID: KEY, ...}}}}')
+    if len(given) > KEYS_MAX:
+        raise InvalidArgument(f"keyring {path} has {len(given)} keys, at most {KEYS_MAX} are allowed")
+    keys = {}
+    for key_id, text in given.items():
+        if not _KEY_ID.fullmatch(key_id):
+            raise InvalidArgument(f"keyring {path}: key id {quote(key_id)} is none")
+        try:
+            keys[key_id] = b64decode(text, validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            keys[key_id] = b""
+        if len(keys[key_id]) != KEY_BYTES:
+            raise InvalidArgument(f"keyring {path}: key {key_id} is not {KEY_BYTES} bytes in base64")
+    if found["active"] not in keys:
+        raise InvalidArgument(f"keyring {path}: the active key {quote(found['active'])} is not among its keys")
+    return Keyring(found["active"], keys, path)
+
+
+def write_keyring(path: Path, keyring: Keyring, is_new: bool = False) -> None:
+    """Write a keyring that only this user may read, at once or not at all. Raises OSError."""
+    keys = {key_id: b64encode(key).decode() for key_id, key in keyring.keys.items()}
+    content = json.dumps({"active": keyring.active, "keys": keys}, indent=2) + "\n"
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if is_new:
+            os.link(part, path)  # fails where the file exists
+        else:
+            part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class KeyringFile:
+    """The keyring of a file, read again when the file has changed. Any thread may call."""
+
+    def __init__(self, path: str) -> None:
+        """Raises InvalidArgument."""
+        self._path, self._lock = path, threading.Lock()
+        self._seen, self._keyring = self._stamp(), read_keyring(path)
+        self._checked_s = time.monotonic()
+
+    @property
+    def keyring(self) -> Keyring:
+        with self._lock:
+            if time.monotonic() - self._checked_s >= RECHECK_S:
+                self._read_changes()
+            return self._keyring
+
+    def holding(self, key_id: str) -> Keyring:
+        """Return the keyring, read again when it lacks the key, which another process may have added just now."""
+        with self._lock:
+            if key_id not in self._keyring.keys:
+                self._read_changes()
+            return self._keyring
+
+    def _read_changes(self) -> None:
+        """Raises InvalidArgument: a keyring that was damaged encrypts nothing more."""
+        self._checked_s = time.monotonic()
+        stamp = self._stamp()
+        if stamp != self._seen:
+            self._keyring = read_keyring(self._path)
+            self._seen = stamp
+
+    def _stamp(self) -> tuple[int, int, int]:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return (0, 0, 0)
+        return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,78 @@
+"""Bounded reads of files that people name."""
+
+from __future__ import annotations
+
+import os
+import threading
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from peloton.errors import InvalidArgument
+from peloton.files import FileTooLarge, read_file, read_private_file, read_stream, read_text_file
+
+
+def test_a_file_up_to_the_limit_is_read(tmp_path: Path) -> None:
+    """The limit itself fits, and one byte more does not, be it a file or a stream."""
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 10)
+
+    assert [b"x" * 10] * 3 == [
+        read_file(path, "file", 10),
+        read_private(path),
+        read_stream(BytesIO(b"x" * 10), "-", 10),
+    ]
+    with pytest.raises(FileTooLarge, match=f"file {path} has more than 9 bytes, its limit"):
+        read_file(path, "file", 9)
+    with pytest.raises(FileTooLarge, match="standard input has more than 9 bytes"):
+        read_stream(BytesIO(b"x" * 10), "standard input", 9)
+
+
+def read_private(path: Path) -> bytes:
+    path.chmod(0o600)
+    return read_private_file(path, "file", 10)
+
+
+def test_devices_and_pipes_without_an_end_are_refused(tmp_path: Path) -> None:
+    """An endless device ends at the limit, a pipe without a writer and one whose writer stays at the time limit."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    with pytest.raises(FileTooLarge, match="keyring /dev/zero has more than 1,000 bytes"):
+        read_file("/dev/zero", "keyring", 1_000)
+    with pytest.raises(InvalidArgument, match=r"has not ended within 0\.1 s"):
+        read_file(pipe, "keyring", 1_000, pipe_s=0.1)
+    writer = os.open(pipe, os.O_RDWR)
+    os.write(writer, b"some")
+    with pytest.raises(InvalidArgument, match=f"keyring {pipe} has not ended within 0.1 s"):
+        read_file(pipe, "keyring", 1_000, pipe_s=0.1)
+    os.close(writer)
+
+
+def test_a_pipe_that_ends_is_read(tmp_path: Path) -> None:
+    """Shells give the output of a command as a pipe."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[b"x" * 200_000])
+    writer.start()
+
+    assert 200_000 == len(read_file(pipe, "file", 200_000))
+    writer.join()
+
+
+def test_faults_of_the_system_and_of_the_text(tmp_path: Path) -> None:
+    """Folders and missing files are errors of the system that have the name; bytes that are no UTF-8 are counted."""
+    (tmp_path / "a").write_bytes(b"abc\xff")
+
+    with pytest.raises(IsADirectoryError) as folder:
+        read_file(tmp_path, "file")
+    assert str(tmp_path) == folder.value.filename
+    with pytest.raises(FileNotFoundError):
+        read_file(tmp_path / "b", "file")
+    with pytest.raises(InvalidArgument, match="a is not UTF-8 text: byte 3 is no part of it"):
+        read_text_file(tmp_path / "a", "file")
+    name = tmp_path / "\x1b[31m"
+    name.write_bytes(b"xx")
+    with pytest.raises(InvalidArgument, match=r"file .*x1b\[31m has more"):
+        read_file(name, "file", 1)
