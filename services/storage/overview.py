@@ -34,7 +34,7 @@ from services.storage.jobs.names import job_names
 from services.storage.jobs.rows import read_job
 from services.storage.pods.scope import KILLING, ON_HOST_NUMBERS
 from services.storage.pods.sql import GOAL_ENDED, RUN_SUPERSEDED
-from services.storage.tables import FINISHED_STATES, JOB, LEASE, POD, UPDATE, VOLUME
+from services.storage.tables import FINISHED_STATES, IS_ACTIVE, JOB, LEASE, POD, UPDATE, VOLUME
 from services.storage.updates.rows import read_update
 from services.storage.updates.stalls import with_failed_runs
 from services.storage.volumes.rows import WAITED_FOR, volume_record, volume_there
@@ -43,7 +43,7 @@ UPDATES_READ_MAX = 1_000
 """Number of the newest failed or stuck updates read."""
 FAILED_STATES = (UpdateState.FAILED.value, UpdateState.ROLLING_BACKWARD.value, UpdateState.ROLLED_BACK.value)
 _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
-_LIVING = JOB.c.state.not_in(FINISHED_STATES)
+_LIVING = IS_ACTIVE
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,6 +308,8 @@ class ExternalPod(SQLModel, table=True):
 
 METADATA = SQLModel.metadata
 JOB = METADATA.tables["job"]
+IS_ACTIVE = JOB.c.state.not_in([sa.literal_column(str(state)) for state in FINISHED_STATES])
+"""Condition of jobs that have not ended. SQLite uses the index of active jobs only if its numbers are constants."""
 JOB_CONFIG = METADATA.tables["job_config"]
 JOB_LABEL = METADATA.tables["job_label"]
 JOB_SECRET = METADATA.tables["job_secret"]

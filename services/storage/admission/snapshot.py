@@ -16,7 +16,7 @@ from services.storage.codec import job_record
 from services.storage.pods.scope import ALLOCATED_NUMBERS, KILLING, ON_HOST_NUMBERS, PENDING
 from services.storage.pods.sql import GOAL_ENDED, RUN_SUPERSEDED
 from services.storage.pools import read_pools
-from services.storage.tables import COUNTER, FINISHED_STATES, JOB, POD
+from services.storage.tables import COUNTER, IS_ACTIVE, JOB, POD
 
 STATUS_SEQ = "status_log"
 JOBS_PER_QUERY = 200
@@ -35,7 +35,7 @@ _IS_EVICTED = sa.and_(
 
 def read_snapshot(conn: sa.Connection) -> AdmissionSnapshot:
     cursor = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == STATUS_SEQ)).scalar_one()
-    active = sa.select(JOB).where(JOB.c.state.not_in(FINISHED_STATES), JOB.c.type != _DAEMON).order_by(JOB.c.job_id)
+    active = sa.select(JOB).where(IS_ACTIVE, JOB.c.type != _DAEMON).order_by(JOB.c.job_id)
     jobs = [job_record(row) for row in conn.execute(active).all()]
     found: list[JobSnapshot] = []
     last = 0

@@ -28,7 +28,7 @@ from services.storage.pods.scope import ENDING_NUMBERS, KILLING, ON_HOST_NUMBERS
 from services.storage.pods.sql import GOAL_ENDED, RUN_SUPERSEDED, where
 from services.storage.pods.writes import fire
 from services.storage.ranges import as_ranges
-from services.storage.tables import DAEMON_HOST, FINISHED_STATES, JOB, POD
+from services.storage.tables import DAEMON_HOST, IS_ACTIVE, JOB, POD
 
 CAME_BACK, LEFT = "Its host matches again", "Its host no longer matches"
 PASSED = "Its host has free resources for it"
@@ -45,7 +45,7 @@ class Daemons(Repository):
     def list_wanted(self, conn: sa.Connection) -> list[Daemon]:
         """Return daemons whose goal is RUNNING, with the shape of their newest configuration."""
         query = sa.select(JOB.c.job_id, JOB.c.config_version, JOB.c.desired_state_version).where(
-            JOB.c.type == _DAEMON, JOB.c.goal == _RUNS, JOB.c.state.not_in(FINISHED_STATES)
+            JOB.c.type == _DAEMON, JOB.c.goal == _RUNS, IS_ACTIVE
         )
         rows = conn.execute(query.order_by(JOB.c.job_id)).all()
         facts = ((row, read_facts(conn, row.job_id, row.config_version, (0, -1))[0]) for row in rows)
@@ -57,7 +57,7 @@ class Daemons(Repository):
     def on_hosts(self, conn: sa.Connection, cluster: str) -> list[tuple[PodId, Hostname]]:
         """Return pods of daemons that are launched or run on hosts of the cluster."""
         columns = (POD.c.job_id, POD.c.instance_id, POD.c.run_id, POD.c.host)
-        alive = sa.and_(JOB.c.type == _DAEMON, JOB.c.state.not_in(FINISHED_STATES))
+        alive = sa.and_(JOB.c.type == _DAEMON, IS_ACTIVE)
         query = sa.select(*columns).join_from(JOB, POD, JOB.c.job_id == POD.c.job_id)
         query = query.where(alive, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
         return [(PodId(JobId(job), instance, run), Hostname(host)) for job, instance, run, host in conn.execute(query)]
@@ -83,7 +83,7 @@ class Daemons(Repository):
         """
         leaves = sa.or_(GOAL_ENDED, RUN_SUPERSEDED, POD.c.state == KILLING).label("leaves")
         columns = (POD.c.job_id, POD.c.instance_id, POD.c.run_id, POD.c.host, POD.c.started_ns, POD.c.config_version)
-        alive = sa.and_(JOB.c.state.not_in(FINISHED_STATES), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
+        alive = sa.and_(IS_ACTIVE, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
         query = sa.select(*columns, JOB.c.priority, JOB.c.type, leaves).join_from(
             JOB, POD, JOB.c.job_id == POD.c.job_id
         )

@@ -20,7 +20,7 @@ from peloton.model.times import NS_PER_S
 from services.storage.codec import facts_from_text, job_record, pod_record
 from services.storage.engine import Repository
 from services.storage.jobs.job_table import JobFilter, make_walk
-from services.storage.tables import FINISHED_STATES, JOB, JOB_CONFIG, JOB_NAME, OVERRIDE, POD
+from services.storage.tables import FINISHED_STATES, IS_ACTIVE, JOB, JOB_CONFIG, JOB_NAME, OVERRIDE, POD
 
 LIMIT_DEFAULT = 10
 MAX_LIMIT_DEFAULT = 100
@@ -147,7 +147,7 @@ class Search(Repository):
         """Count unfinished jobs and pods; a job that has grown counts as waiting until its new pods exist."""
         waiting = sa.func.sum(sa.case((JOB.c.state == JOB_STATE_NUMBERS[JobState.INITIALIZED], 1), else_=0))
         query = sa.select(waiting, sa.func.count(), sa.func.sum(JOB.c.instance_count))
-        query = query.where(JOB.c.state.not_in(FINISHED_STATES), JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
+        query = query.where(IS_ACTIVE, JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
         return self._db.read(lambda conn: Backlog(*(int(n or 0) for n in conn.execute(query).one())))
 
     def query_jobs(self, query: JobQuery) -> FoundJobs:

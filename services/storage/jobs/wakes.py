@@ -19,7 +19,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.update import UPDATE_TERMINAL
 from services.storage.engine import Repository, key_table, key_values
-from services.storage.tables import FINISHED_STATES, JOB, JOB_WAKE, UPDATE
+from services.storage.tables import FINISHED_STATES, IS_ACTIVE, JOB, JOB_WAKE, UPDATE
 
 _MINE = JOB_WAKE.c.job_id == sa.bindparam("of_job", type_=JOB_WAKE.c.job_id.type)
 _READING = sa.select(JOB_WAKE.c.noted_ns, JOB_WAKE.c.due_ns).where(_MINE)
@@ -29,7 +29,7 @@ _SETTING = sa.update(JOB_WAKE).where(_SEEN).values(due_ns=sa.bindparam("due", ty
 _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
 IS_UPDATING = JOB.c.job_id.in_(sa.select(UPDATE.c.job_id).where(UPDATE.c.state.not_in(UPDATE_TERMINAL)))
 """Condition: the job has an active update, and therefore a workflow even when it has ended."""
-_HAS_WORKFLOW = JOB.c.state.not_in(FINISHED_STATES) | (JOB.c.update_id != "")
+_HAS_WORKFLOW = IS_ACTIVE | (JOB.c.update_id != "")
 
 
 class JobWakes(Repository):
@@ -62,7 +62,7 @@ class JobWakes(Repository):
         has_ended = JOB.c.state.in_(FINISHED_STATES) & (JOB.c.state != _DELETED)
         counting = sa.select(sa.func.count()).select_from(JOB).where(~unseen)
         # Two counts, as the index of active jobs serves no OR: ended jobs may be many.
-        kinds = (JOB.c.state.not_in(FINISHED_STATES), has_ended & IS_UPDATING)
+        kinds = (IS_ACTIVE, has_ended & IS_UPDATING)
         return self._db.read(lambda conn: sum(conn.execute(counting.where(kind)).scalar_one() for kind in kinds))
 
 

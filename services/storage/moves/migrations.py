@@ -47,7 +47,7 @@ from services.storage.moves.rows import (
 )
 from services.storage.moves.steps import batch_jobs_to_leave, evict_batch, step_service
 from services.storage.moves.subtrees import bind_all, bindings_of, insert_pools, subtree
-from services.storage.tables import FINISHED_STATES, JOB
+from services.storage.tables import IS_ACTIVE, JOB
 
 SEQ = "migration"
 SERVICES_MAX = 1_000
@@ -138,7 +138,7 @@ class Migrations(Repository):
             objects, column = list(subtree(conn, *pool)) if pool else [], JOB.c.respool_id
         alive = sa.and_(
             column.in_(objects),
-            JOB.c.state.not_in(FINISHED_STATES),
+            IS_ACTIVE,
             JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE],
         )
         services = conn.execute(sa.select(JOB.c.job_id).where(alive).order_by(JOB.c.job_id)).scalars().all()
@@ -237,7 +237,7 @@ def _services_of(conn: sa.Connection, asked: Migration, job: JobRecord | None) -
     if job is not None:
         return [(job.job_id, job.name or job.job_id)] if job.type is JobType.SERVICE else []
     pools = subtree(conn, asked.object_id, asked.name)
-    alive = sa.and_(JOB.c.respool_id.in_(list(pools)), JOB.c.state.not_in(FINISHED_STATES))
+    alive = sa.and_(JOB.c.respool_id.in_(list(pools)), IS_ACTIVE)
     elsewhere = [object_id for object_id in bound_elsewhere(conn, asked.spec.target) if object_id not in pools]
     for start in range(0, len(elsewhere), BOUND_PER_QUERY):
         some = JOB.c.job_id.in_(elsewhere[start : start + BOUND_PER_QUERY])

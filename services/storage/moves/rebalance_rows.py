@@ -22,7 +22,7 @@ from peloton.model.rebalance import (
 from services.storage.engine import key_table, key_values, take_numbers
 from services.storage.mapper import Mapper, Part, json_form, spread
 from services.storage.pods.sql import GOAL_ALIVE, where
-from services.storage.tables import FINISHED_STATES, JOB, POD, REBALANCE, REBALANCE_MOVE
+from services.storage.tables import IS_ACTIVE, JOB, POD, REBALANCE, REBALANCE_MOVE
 
 SEQ = "rebalance"
 MOVES_KEPT = 1_000
@@ -126,7 +126,7 @@ def _pods_after(conn: sa.Connection, keys: Sequence[tuple[str, int]]) -> Mapping
     query = (
         sa.select(*columns, where(RUNNING).label("is_running"), GOAL_ALIVE.label("is_wanted"))
         .select_from(table.join(POD, same).join(JOB, JOB.c.job_id == POD.c.job_id))
-        .where(JOB.c.state.not_in(FINISHED_STATES))
+        .where(IS_ACTIVE)
     )
     rows = conn.execute(query, key_values(conn.dialect.name, keys)) if keys else ()
     return {

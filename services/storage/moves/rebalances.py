@@ -64,7 +64,7 @@ from services.storage.moves.rebalance_rows import (
 from services.storage.pods.ready import ready_gangs
 from services.storage.pods.scope import KILLING, ON_HOST_NUMBERS
 from services.storage.pods.sql import GOAL_ENDED, LAUNCHABLE, RUN_SUPERSEDED
-from services.storage.tables import FINISHED_STATES, JOB, POD
+from services.storage.tables import IS_ACTIVE, JOB, POD
 from services.storage.updates import instances
 from services.storage.updates.disruptions import move_pods
 from services.storage.updates.rows import read_update
@@ -83,7 +83,7 @@ _WHY_OTHERS_STAY = {
     JOB_TYPE_NUMBERS[JobType.DAEMON]: Stays.DAEMON,
     JOB_TYPE_NUMBERS[JobType.EXTERNAL]: Stays.EXTERNAL,
 }
-_UNFINISHED = JOB.c.state.not_in(FINISHED_STATES)
+_UNFINISHED = IS_ACTIVE
 
 
 class Rebalances(Repository):

@@ -29,7 +29,7 @@ from services.storage.moves.rows import read_migration, read_moved, write_servic
 from services.storage.moves.subtrees import as_of
 from services.storage.pods.scope import ON_HOST_NUMBERS
 from services.storage.pods.sql import GOAL_ALIVE, RUN_SUPERSEDED
-from services.storage.tables import FINISHED_STATES, JOB, POD
+from services.storage.tables import IS_ACTIVE, JOB, POD
 from services.storage.updates import instances
 from services.storage.updates.disruptions import take_down
 from services.storage.updates.rows import read_update
@@ -103,7 +103,7 @@ def batch_jobs_to_leave(conn: sa.Connection, bindings: Mapping[str, str], is_poo
         .join(JOB, JOB.c.job_id == POD.c.job_id)
         .where(
             mine.in_(list(bindings)),
-            JOB.c.state.not_in(FINISHED_STATES),
+            IS_ACTIVE,
             JOB.c.type == JOB_TYPE_NUMBERS[JobType.BATCH],
         )
         .where(POD.c.state.in_(ON_HOST_NUMBERS), GOAL_ALIVE)

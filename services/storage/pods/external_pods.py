@@ -28,7 +28,7 @@ from services.storage.pods.creation import insert_batch_pods
 from services.storage.pods.scope import Chosen, within
 from services.storage.pods.writes import fire
 from services.storage.ranges import as_ranges
-from services.storage.tables import EXTERNAL_POD, FINISHED_STATES, JOB, POD
+from services.storage.tables import EXTERNAL_POD, IS_ACTIVE, JOB, POD
 
 TAKEN_MAX = 1_000
 """Maximum number of pods of one owner adopted in one transaction."""
@@ -86,7 +86,7 @@ class ExternalPods(Repository):
     def idle_jobs(self, conn: sa.Connection, cluster: str) -> list[JobId]:
         """Return unfinished external jobs of the cluster without any assigned pods."""
         used = sa.select(EXTERNAL_POD.c.job_id).where(EXTERNAL_POD.c.job_id == JOB.c.job_id).exists()
-        query = sa.select(JOB).where(JOB.c.type == _EXTERNAL, JOB.c.state.not_in(FINISHED_STATES), ~used)
+        query = sa.select(JOB).where(JOB.c.type == _EXTERNAL, IS_ACTIVE, ~used)
         jobs = [job_record(row) for row in conn.execute(query.order_by(JOB.c.job_id))]
         return [job.job_id for job in jobs if (JOB_CLUSTER_LABEL, cluster) in job.labels]
 

@@ -36,7 +36,7 @@ from services.storage.pods.scope import ENDING_NUMBERS, KILLING, LIVING_JOBS, ON
 from services.storage.pods.sql import GOAL_ALIVE, GOAL_ENDED, LAUNCHABLE, RUN_SUPERSEDED, where
 from services.storage.pods.status_writes import Retry, StatusOutcome, apply_statuses, read_retries
 from services.storage.pods.writes import add_output, fire, fire_each
-from services.storage.tables import FINISHED_STATES, HOST, JOB, POD
+from services.storage.tables import HOST, IS_ACTIVE, JOB, POD
 from services.storage.volumes.rows import take_volumes, volume_there, volumes_of
 
 PAGE_PODS = 5_000
@@ -193,7 +193,7 @@ class HostPods(Repository):
         query = (
             sa.select(POD.c.host, POD.c.job_id, POD.c.instance_id, JOB.c.type, leaves, has_volume)
             .join(JOB, JOB.c.job_id == POD.c.job_id)
-            .where(JOB.c.state.not_in(FINISHED_STATES), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
+            .where(IS_ACTIVE, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
             .order_by(POD.c.job_id, POD.c.instance_id)
         )
 

@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql
 
 from peloton.api.convert import POD_STATE_NUMBERS
 from peloton.model.pod import ALLOCATED, ENDING_GOALS, ON_HOST, TERMINAL, PodState
-from services.storage.tables import FINISHED_STATES, JOB, POD
+from services.storage.tables import IS_ACTIVE, JOB, POD
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,5 +92,5 @@ PENDING = POD_STATE_NUMBERS[PodState.PENDING]
 READY = POD_STATE_NUMBERS[PodState.READY]
 KILLING = POD_STATE_NUMBERS[PodState.KILLING]
 KILLED = POD_STATE_NUMBERS[PodState.KILLED]
-LIVING_JOBS = sa.select(JOB.c.job_id).where(JOB.c.state.not_in(FINISHED_STATES)).order_by(JOB.c.job_id)
+LIVING_JOBS = sa.select(JOB.c.job_id).where(IS_ACTIVE).order_by(JOB.c.job_id)
 """Ids of unfinished jobs, which alone have pods on hosts."""

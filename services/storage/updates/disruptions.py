@@ -23,7 +23,7 @@ from services.storage.jobs.wakes import note_wakes
 from services.storage.mapper import strip_nul
 from services.storage.pods.scope import ON_HOST_NUMBERS, Chosen, within
 from services.storage.pods.writes import fire, fire_each
-from services.storage.tables import DISRUPTION, FINISHED_STATES, JOB, POD
+from services.storage.tables import DISRUPTION, IS_ACTIVE, JOB, POD
 from services.storage.updates import instances
 from services.telemetry.metrics import counter
 
@@ -74,7 +74,7 @@ class Disruptions(Repository):
         The pods of JOBS_PER_QUERY services are read at a time.
         """
         limited = sa.select(JOB.c.job_id, JOB.c.maximum_unavailable_instances).where(
-            JOB.c.state.not_in(FINISHED_STATES), JOB.c.type == _SERVICE, JOB.c.maximum_unavailable_instances > 0
+            IS_ACTIVE, JOB.c.type == _SERVICE, JOB.c.maximum_unavailable_instances > 0
         )
         jobs = self._db.read(lambda conn: [tuple(row) for row in conn.execute(limited.order_by(JOB.c.job_id))])
         found: dict[JobId, int] = {}
