@@ -156,6 +156,10 @@ class Unavailable(PelotonError):
     reason = Reason.TEMPORARILY_UNAVAILABLE
 
 
+class LeadershipLost(Unavailable):
+    """Another process leads this role: nothing was written or sent, and this process ends."""
+
+
 class ResourceExhausted(PelotonError):
     """A limit is reached. ``retry_after_s`` is the delay after which a retry may succeed; None if the request itself is
     too large."""

@@ -165,7 +165,9 @@ class Lockdowns(Protocol):
 class LeaseRecords(Protocol):
     """Rows of leadership. Times are unix seconds."""
 
-    def acquire(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
+    def acquire(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> int:
+        """Return the epoch of the lease, which rises with each new owner; 0 if another owner has it."""
+        ...
 
     def renew(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool: ...
 

@@ -21,10 +21,10 @@ DRIVERS: dict[str, Callable[[Settings, FrameworkRecords, ExternalPods], ClusterD
 
 
 def cluster_driver_of(
-    settings: Settings, records: FrameworkRecords, external_pods: ExternalPods
+    settings: Settings, records: FrameworkRecords, external_pods: ExternalPods, refusal: Callable[[], str]
 ) -> Callable[[], ClusterDriver]:
-    """Make the driver of this host manager's cluster. Raises InvalidArgument naming the setting,
-    and Unimplemented."""
+    """Make the driver of this host manager's cluster, which asks ``refusal`` before it sends why it may not, or "".
+    Raises InvalidArgument naming the setting, and Unimplemented."""
     scheme, separator, _ = settings.mesos.partition("://")
     if separator and scheme in DRIVERS:
         make = DRIVERS[scheme]
@@ -33,7 +33,7 @@ def cluster_driver_of(
         from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 
         kubernetes = read_kubernetes_settings(settings)
-        return lambda: ExternalPodsDriver(kubernetes, external_pods.uids_of)
+        return lambda: ExternalPodsDriver(kubernetes, external_pods.uids_of, refusal)
     require_pymesos("the host manager of a Mesos cluster")
     from services.hostmgr.mesos.driver import MesosDriver
     from services.hostmgr.mesos.framework import MesosSettings
@@ -48,7 +48,7 @@ def cluster_driver_of(
         agent_reregister_timeout_s=settings.agent_reregister_timeout_s,
         offer_hold_s=settings.offer_hold_s,
     )
-    return lambda: MesosDriver(mesos, records)
+    return lambda: MesosDriver(mesos, records, refusal)
 
 
 def make_external_adoption(

@@ -17,12 +17,14 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import grpc
 
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.errors import Unavailable
 from peloton.ports import LeaseRecords
+from services.fence import Fence, boot_s
 from services.role_surface import AGENT_OPTION
 from services.telemetry.metrics import counter
 from services.tls.transport import PLAINTEXT, Transport
@@ -30,6 +32,8 @@ from services.tls.transport import PLAINTEXT, Transport
 log = logging.getLogger(__name__)
 
 _LATE = counter("peloton.leader.late_renewals")
+T = TypeVar("T", bound=int)
+
 RENEWALS_PER_TTL = 4
 LATE_TRY_TTLS = 0.125
 """Fraction of the ttl after which a late leader asks storage once whether it still leads, and for which it waits for
@@ -49,8 +53,10 @@ class LeaderElection:
         ttl_s: float,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        lost: Callable[[str], None] = log.error,
     ) -> None:
-        """``clock``: that of the event loop. ``wall``: of the lease rows."""
+        """``clock``: that of the event loop. ``wall``: of the lease rows. ``lost``: called with the reason by the fence
+        that finds another leader."""
         self._leases = leases
         self._role = role
         self._ttl_s = ttl_s
@@ -58,6 +64,7 @@ class LeaderElection:
         self._wall = wall
         self._address = ""  # a leader that does not serve yet cannot be found
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.fence = Fence(role, self._owner, ttl_s, self._renew_now, lost)
         self._renewed_s = 0.0  # when the last successful attempt began
         self._turn = asyncio.Lock()  # a renewal with the old address must not overtake an announcement
         # Separate threads: other work of the process must not delay a renewal, nor must renewals that hang, each in
@@ -68,19 +75,20 @@ class LeaderElection:
     async def win(self, stand_by: Callable[[], None] = lambda: None) -> None:
         """Return when this process has the lease; call ``stand_by`` when another process has it."""
         waited = False
-        while not await self._try(self._leases.acquire):
+        while not (epoch := await self._try(self._leases.acquire)):
             if not waited:
                 log.info("%s: another process is the leader, standing by", self._role)
                 stand_by()
             waited = True
             await asyncio.sleep(self._ttl_s / RENEWALS_PER_TTL)
+        self.fence.begin(epoch)
 
     async def announce(self, address: str) -> None:
         """Publish the address of this leader. Raises Unavailable when leadership is already lost."""
         self._address = address
         if not await self._try(self._leases.renew):
             raise Unavailable(f"{self._role}: leadership lost")
-        log.info("%s: became leader at %s", self._role, address)
+        log.info("%s: became leader at %s, epoch %d", self._role, address, self.fence.epoch)
 
     async def hold(self) -> None:
         """Renew until leadership is lost; then raise Unavailable. The process must stop acting as leader at once."""
@@ -147,6 +155,7 @@ class LeaderElection:
         """Release the lease, so that the next process leads at once. The lease expires by itself when storage is
         unavailable.
         """
+        self.fence.end()
         release = asyncio.to_thread(self._leases.release, self._role, self._owner)
         try:
             async with asyncio.timeout(self._ttl_s):
@@ -168,16 +177,26 @@ class LeaderElection:
         """Return the seconds until the next renewal."""
         return min(self._ttl_s / RENEWALS_PER_TTL, self._question_due_s(asked_s))
 
-    async def _try(self, attempt: Callable[[str, str, str, float, float], bool]) -> bool:
+    async def _try(self, attempt: Callable[[str, str, str, float, float], T]) -> T:
         """Attempt to acquire or renew. The lease begins with the attempt."""
         async with self._turn:
-            started_s = self._clock()
+            started_s, booted_s = self._clock(), boot_s()
             won = await self._run(attempt, self._role, self._owner, self._address, self._ttl_s, self._wall())
             if won:
                 self._renewed_s = max(self._renewed_s, started_s)
+                self.fence.extend(booted_s + self._ttl_s)
             return won
 
-    async def _run(self, call: Callable[..., bool], *args: object) -> bool:
+    def _renew_now(self) -> bool:
+        """Renew on the thread of the caller, which must not act outside the lease. An address announced meanwhile is
+        written again by the next renewal."""
+        booted_s = boot_s()
+        won = self._leases.renew(self._role, self._owner, self._address, self._ttl_s, self._wall())
+        if won:
+            self.fence.extend(booted_s + self._ttl_s)
+        return won
+
+    async def _run(self, call: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
 
 

@@ -66,9 +66,14 @@ async def lead_when_elected(
 def _end_with_the_lease(holding: asyncio.Task[None]) -> None:
     """A leader that lost its lease ends at once, whatever its threads are doing: another one may lead already."""
     if not holding.cancelled():
-        log.error("%s; exiting", holding.exception())
-        logging.shutdown()
-        os._exit(1)
+        end_process(str(holding.exception()))
+
+
+def end_process(why: str) -> None:
+    """End this process at once, from any thread."""
+    log.error("%s; exiting", why)
+    logging.shutdown()
+    os._exit(1)
 
 
 async def _first(work: Awaitable[None], stop: asyncio.Event) -> bool:

@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 from peloton.api.private import publisher_pb2 as pb
-from peloton.errors import InvalidArgument
+from peloton.errors import InvalidArgument, LeadershipLost
 from services.api.calls import Calls
+from services.fence import Fence
 from services.storage.leases import Leases
 from services.storage.watch_log import WatchLog
 
@@ -36,10 +37,12 @@ class EventPublisher:
         return await self._calls.run(self._lease, request)
 
     def _lease(self, request: pb.LeaseRequest) -> pb.LeaseResponse:
-        """Acquire first: a process that lost its lease must not overwrite its successor's position. An acquired lease
-        that expires before the position is stored lets the successor publish some events twice, and none is lost.
-        """
-        holds = self._leases.acquire(ROLE, request.owner, "", request.ttl_s, time.time())
-        if holds and request.HasField("position"):
-            self._log.set_published(request.position)
-        return pb.LeaseResponse(holds=holds, position=self._log.read_published())
+        """Acquire first: a process that lost its lease must not overwrite its successor's position."""
+        epoch = self._leases.acquire(ROLE, request.owner, "", request.ttl_s, time.time())
+        if epoch and request.HasField("position"):
+            try:
+                fence = Fence.of(ROLE, request.owner, epoch)
+                self._log.with_fence(fence).set_published(request.position)
+            except LeadershipLost:
+                epoch = 0
+        return pb.LeaseResponse(holds=bool(epoch), position=self._log.read_published())

@@ -11,7 +11,7 @@ from peloton.errors import Unavailable
 from peloton.model.ids import hostmgr_role
 from peloton.ports import ImagePrefetcher
 from services.leading import Leading
-from services.roles.shared import Shared, lead_role, make_sweep, opening_wakers
+from services.roles.shared import Shared, as_candidate, lead_role, make_sweep, opening_wakers
 from services.wakers import Wakers
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.resmgr.client import ResourceManagerClient
 
     sys.setswitchinterval(SWITCH_S)
-    settings, storage = shared.settings, shared.storage
-    role = hostmgr_role(settings.cluster)
+    shared, election = as_candidate(shared, hostmgr_role(shared.settings.cluster))
+    settings, storage, fence = shared.settings, shared.storage, election.fence
     qos_settings, advisor_settings = host_monitors.read_monitor_settings(settings)
     endpoint = prefetcher(settings.prefetch_url)
-    evictor = ResourceManagerClient(shared.channels.channel("resmgr"))
+    evictor = ResourceManagerClient(fence.guard(shared.channels.channel("resmgr")))
     core_settings = HostManagerSettings(
         cluster=settings.cluster,
         lease_s=settings.host_lease_s,
@@ -52,7 +52,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         reservation_s=settings.host_reservation_s,
         pods_api=settings.pods_api,
     )
-    new_driver = cluster_driver_of(settings, storage.hosts, storage.external_pods)
+    new_driver = cluster_driver_of(settings, storage.hosts, storage.external_pods, fence.refusal)
     loop = asyncio.get_running_loop()
     async with opening_wakers(shared) as wakers:
 
@@ -93,7 +93,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
                 failed=failed,
             )
 
-        await lead_role(shared, role, stop, lead)
+        await lead_role(shared, election, stop, lead)
 
 
 async def _serve_hosts(

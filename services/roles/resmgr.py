@@ -6,7 +6,7 @@ import asyncio
 
 from peloton.lifecycle.worker_ramp import Promotion
 from services.leading import Leading
-from services.roles.shared import Shared, host_managers_of, lead_role, make_sweep, opening_wakers
+from services.roles.shared import Shared, as_candidate, host_managers_of, lead_role, make_sweep, opening_wakers
 
 
 async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
@@ -17,6 +17,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.worker_versions import VersionController
     from services.workflow_restarter import WorkflowRestarter
 
+    shared, election = as_candidate(shared, "resmgr")
     settings, capacity, promotion = shared.settings, host_managers_of(shared), Promotion(shared.settings.worker_promote)
     loop_settings = LoopSettings(
         entitlement_period_s=settings.entitlement_period_s,
@@ -61,4 +62,4 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
 
             return Leading(running.port, end)
 
-        await lead_role(shared, "resmgr", stop, lead)
+        await lead_role(shared, election, stop, lead)

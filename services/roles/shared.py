@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from temporalio.envconfig import ClientConnectConfig
 
 from services.health import ProcessHealth
 from services.leader import LeaderChannels, LeaderElection
-from services.leading import Leading, lead_when_elected
+from services.leading import Leading, end_process, lead_when_elected
 from services.settings import Settings
 from services.storage.storage import Storage
 from services.sweep import Sweep
@@ -46,9 +46,17 @@ def sdk_metrics_address(settings: Settings) -> str:
     return f"{settings.metrics_host}:{settings.temporal_metrics_port}" if settings.temporal_metrics_port else ""
 
 
-async def lead_role(shared: Shared, role: str, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]) -> None:
+def as_candidate(shared: Shared, role: str) -> tuple[Shared, LeaderElection]:
+    """Return the clients of a role that leads at most once: its writes are fenced by its lease."""
+    election = LeaderElection(shared.storage.leases, role, shared.settings.leader_ttl_s, lost=end_process)
+    return replace(shared, storage=shared.storage.with_fence(election.fence)), election
+
+
+async def lead_role(
+    shared: Shared, election: LeaderElection, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]
+) -> None:
     """Stand by, lead, and resign."""
-    election = LeaderElection(shared.storage.leases, role, shared.settings.leader_ttl_s)
+    role = election.fence.role
     note = partial(shared.health.note, role.partition("/")[0])
     await lead_when_elected(election, role, shared.settings.advertised, stop, lead, note)
 

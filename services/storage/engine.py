@@ -6,6 +6,7 @@ allows one writer at a time. The transaction can therefore read, decide in Pytho
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import json
 import sqlite3
@@ -94,6 +95,13 @@ class Database:
         self._labels = {"database": self.engine.dialect.name}
         self._reads, self._writes = {**self._labels, "work": "read"}, {**self._labels, "work": "write"}
         register_gauge("peloton.db.connections", partial(_count_connections, ref(self.engine), self._labels))
+        self._check: Callable[[sa.Connection], None] | None = None
+
+    def with_fence(self, check: Callable[[sa.Connection], None]) -> Database:
+        """Return the same database, whose write transactions begin with ``check`` and end if that raises."""
+        fenced = copy.copy(self)
+        fenced._check = check
+        return fenced
 
     def close(self) -> None:
         self.engine.dispose()
@@ -147,11 +155,16 @@ class Database:
     def _write_once(self, work: Callable[[sa.Connection], T]) -> T:
         if self._turn is None:
             with self.engine.begin() as conn:
-                return work(conn)
+                return self._do(work, conn)
         with self._turn.hold(), self.engine.connect() as conn:
             conn.execution_options(peloton_writes=True)
             with conn.begin():
-                return work(conn)
+                return self._do(work, conn)
+
+    def _do(self, work: Callable[[sa.Connection], T], conn: sa.Connection) -> T:
+        if self._check is not None:
+            self._check(conn)
+        return work(conn)
 
     def upsert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
         """Return an insert that supports ON CONFLICT."""

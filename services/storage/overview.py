@@ -109,7 +109,11 @@ class Overview(Repository):
 
     def leases(self) -> list[LeaseRow]:
         """Return the leases of all roles that were ever led and not released, by role."""
-        query = sa.select(LEASE.c.role, LEASE.c.address, LEASE.c.expires_s).order_by(LEASE.c.role)
+        query = (
+            sa.select(LEASE.c.role, LEASE.c.address, LEASE.c.expires_s)
+            .where(LEASE.c.owner != "")
+            .order_by(LEASE.c.role)
+        )
         return self._db.read(lambda conn: [LeaseRow(*row) for row in conn.execute(query)])
 
     @reading

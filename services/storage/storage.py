@@ -6,11 +6,14 @@ can be interrupted anywhere and repeated. Pass each caller only the repositories
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
+from functools import partial
 
 from peloton.lifecycle.backoff import NO_BACKOFF, Backoff
 from peloton.ports import SecretStore
+from services.fence import Fence
 from services.storage.activity_reports import ActivityReports
 from services.storage.admission.admission import Admission
 from services.storage.bulk_reads import BulkReads
@@ -30,7 +33,7 @@ from services.storage.jobs.plain_secrets import PLAIN
 from services.storage.jobs.search import Search
 from services.storage.jobs.secrets import Secrets
 from services.storage.jobs.wakes import JobWakes
-from services.storage.leases import Leases
+from services.storage.leases import Leases, check_epoch
 from services.storage.lockdowns import Lockdowns
 from services.storage.moves.migrations import Migrations
 from services.storage.moves.rebalances import Rebalances
@@ -61,7 +64,19 @@ class Storage:
         batch_backoff: Backoff = NO_BACKOFF,
         secrets: SecretStore = PLAIN,
     ) -> None:
-        self.db = db = Database(url, pool_size, clock_ns)
+        self._open(Database(url, pool_size, clock_ns), batch_backoff, secrets)
+
+    def with_fence(self, fence: Fence) -> Storage:
+        """Return the same storage for a leading role: its write transactions raise LeadershipLost after the loss of the
+        lease. Leases themselves are written as before.
+        """
+        fenced = copy.copy(self)
+        fenced._open(self.db.with_fence(partial(check_epoch, fence)), self._batch_backoff, self._secret_store)
+        fenced.leases = self.leases
+        return fenced
+
+    def _open(self, db: Database, batch_backoff: Backoff, secrets: SecretStore) -> None:
+        self.db, self._batch_backoff, self._secret_store = db, batch_backoff, secrets
         self.jobs = Jobs(db, secrets)
         self.job_streams = JobStreams(db)
         self.configs = Configs(db)

@@ -277,6 +277,7 @@ class Lease(SQLModel, table=True):
     owner: str = Field(sa_type=_TEXT)
     address: str = Field(sa_type=_TEXT)
     expires_s: float = Field(sa_type=_FLOAT)
+    epoch: int = Field(default=0, sa_type=_BIG, sa_column_kwargs={"server_default": "0"})  # rises with each owner
 
 
 class PodContainers(SQLModel, table=True):

@@ -6,6 +6,7 @@ Batch jobs are left out, since they can have a hundred thousand pods.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +14,9 @@ import sqlalchemy as sa
 from peloton.api.convert import JOB_TYPE_NUMBERS
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
+from services.fence import Fence
 from services.storage.engine import Repository, reading, take_numbers, writing
+from services.storage.leases import check_epoch
 from services.storage.tables import COUNTER, JOB, POD, WATCH_CANCEL, WATCH_LOG
 
 WATCH_SEQ = "watch_log"
@@ -55,6 +58,10 @@ class WatchLog(Repository):
         """Return the number up to which changes have been published as events; 0: none."""
         query = sa.select(COUNTER.c.value).where(COUNTER.c.name == PUBLISHED_SEQ)
         return self._db.read(lambda conn: conn.execute(query).scalar()) or 0
+
+    def with_fence(self, fence: Fence) -> WatchLog:
+        """Return the same log for one who publishes under a lease."""
+        return WatchLog(self._db.with_fence(partial(check_epoch, fence)))
 
     @writing
     def set_published(self, conn: sa.Connection, upto_seq: int) -> None:

@@ -30,6 +30,7 @@ from peloton.client import NO_RETRIES, Client
 from peloton.model.pod import TERMINAL
 from services.lab.local.cluster import LocalCluster, LocalSettings
 from services.lab.local.control import ControlServer, call
+from services.lab.local.part import Part
 from services.resmgr.audit import BROKEN
 from services.storage.storage import Storage
 from tests.kubernetes.client import Client as KubernetesClient
@@ -126,20 +127,24 @@ class Cluster:
         self._run(act())
 
     @contextmanager
-    def standby(self, role: str) -> Iterator[None]:
+    def standby(self, role: str) -> Iterator[Part]:
         """A second process of the role, which leads when the first one falls silent."""
         first = self.local.part(role)
         second = type(first)(f"{role}-standby", first.argv, first.environment, first.log_path, first.report)
         self._run(second.start())
         try:
-            yield
+            yield second
         finally:
             self._run(second.stop())
 
     @contextmanager
     def asleep(self, *parts: str) -> Iterator[None]:
         """Stop these processes, or all of them, during the block, as when their machine sleeps."""
-        stopped = [self.local.part(name) for name in parts or self.local.parts]
+        with self.parts_asleep([self.local.part(name) for name in parts or self.local.parts]):
+            yield
+
+    @contextmanager
+    def parts_asleep(self, stopped: Sequence[Part]) -> Iterator[None]:
         health_paths = [part.health_path for part in stopped]
         for part in stopped:
             part.health_path = None  # they hang on purpose

@@ -150,11 +150,17 @@ MAY: dict[str, May] = {
     "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),
     "services.leader": May(
         (
-            *(*_MEASURES, "peloton.api.limits", "peloton.errors", "peloton.ports"),
-            *("services.role_surface", "services.tls.transport"),
+            *_MEASURES,
+            "peloton.api.limits",
+            "peloton.errors",
+            "peloton.ports",
+            "services.role_surface",
+            "services.tls.transport",
+            "services.fence",
         ),
         ("grpc",),
     ),
+    "services.fence": May(("peloton.errors",)),
     "services.plugins": May(("peloton.errors",)),
     "services.leading": May((*_MEASURES, "peloton.errors", "services.leader"), ("opentelemetry",)),
     "services.log_lines": May(("peloton.model.text",)),
@@ -253,7 +259,7 @@ MAY: dict[str, May] = {
         ("cryptography", "temporalio"),
     ),
     "services.storage": May(
-        (*_MEASURES, *_INSIDE, "peloton.extras"),
+        (*_MEASURES, *_INSIDE, "peloton.extras", "services.fence"),
         ("opentelemetry", "alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard"),
     ),
     "services.access": May(
@@ -262,7 +268,16 @@ MAY: dict[str, May] = {
     ),
     "services.access.compose": May(("peloton.access", "peloton.errors", "services.access", "services.settings")),
     "services.api": May(
-        (*_MEASURES, *_INSIDE, *_STORED, *_SERVES, "peloton.access", "services.access", "services.rested"),
+        (
+            *_MEASURES,
+            *_INSIDE,
+            *_STORED,
+            *_SERVES,
+            "peloton.access",
+            "services.access",
+            "services.rested",
+            "services.fence",
+        ),
         ("google", "grpc", "grpc_health", "grpc_reflection", "opentelemetry"),
     ),
     "services.resmgr": May(

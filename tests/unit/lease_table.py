@@ -16,6 +16,7 @@ class Table:
 
     def __init__(self) -> None:
         self.rows: dict[str, tuple[str, str, float]] = {}  # role -> owner, address, expiry
+        self.epochs: dict[str, int] = {}
         self.is_unavailable = False
         self.hang = Gate(is_open=True)
         self.renewals_hang = Gate(is_open=True)  # closed: renewals that begin now hang, and other calls are answered
@@ -23,13 +24,15 @@ class Table:
         self.lookups = 0
         self._lock = threading.Lock()
 
-    def acquire(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
+    def acquire(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> int:
         with self._reach():
             held = self.rows.get(role)
             if held is not None and held[0] != owner and held[2] > now_s:
-                return False
+                return 0
+            if held is None or held[0] != owner:
+                self.epochs[role] = self.epochs.get(role, 0) + 1
             self.rows[role] = (owner, address, now_s + ttl_s)
-            return True
+            return self.epochs[role]
 
     def renew(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
         self.renewals_hang.wait()

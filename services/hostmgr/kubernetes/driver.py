@@ -72,10 +72,11 @@ OVER = "the session with the cluster is over"
 class KubernetesDriver:
     """Implements ``ClusterDriver``."""
 
-    def __init__(self, settings: KubernetesSettings) -> None:
-        """Raise InvalidArgument for an access that cannot be read."""
+    def __init__(self, settings: KubernetesSettings, refusal: Callable[[], str] = str) -> None:
+        """Raise InvalidArgument for an access that cannot be read. ``refusal`` returns why this process may change
+        nothing now, or ""."""
         self._settings = settings
-        self.api = ApiServer(read_access(settings.access, settings.context))
+        self.api = ApiServer(read_access(settings.access, settings.context), refusal=refusal)
         self.view = ClusterView(settings, self._publish, self._wake)
         self._deletions = Deletions(self.api, settings, self.view, self._publish)
         self._preparation = Preparation(self.api, settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from peloton.errors import NotFound
@@ -66,10 +66,12 @@ its executors, and up to ten until the next read of the agents."""
 class MesosDriver(Callbacks):
     """Implements ``ClusterDriver``, and handles the events of the subscription."""
 
-    def __init__(self, settings: MesosSettings, records: FrameworkRecords) -> None:
+    def __init__(self, settings: MesosSettings, records: FrameworkRecords, refusal: Callable[[], str] = str) -> None:
+        """``refusal`` returns why this process may send nothing now, or ""."""
         self._settings = settings
         self._records = records
-        self.operator = Operator(settings.access)
+        self._refusal = refusal
+        self.operator = Operator(settings.access, refusal)
         self._offers = OfferCache(settings.role)
         self._term = MasterTerm(settings.agent_reregister_timeout_s)
         poller = AgentPoller(settings.agents_period_s, self.operator.answer_of, role=settings.role)
@@ -106,7 +108,7 @@ class MesosDriver(Callbacks):
         settings = self._settings
         self._events = events
         framework = framework_info(settings, self._records.framework_id(settings.cluster))
-        self._subscription = Subscription(self, framework, settings.master, settings.access)
+        self._subscription = Subscription(self, framework, settings.master, settings.access, self._refusal)
         self._subscription.start()
         self.agents.start()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -33,8 +33,10 @@ class Operator:
     """HTTP client of masters and agents. All methods raise OSError, also for an error status; Denied when that is 401
     or 403. Thread-safe."""
 
-    def __init__(self, access: MesosAccess = OPEN) -> None:
+    def __init__(self, access: MesosAccess = OPEN, refusal: Callable[[], str] = str) -> None:
+        """``refusal`` returns why this process may change nothing now, or ""."""
         self._access = access
+        self._refusal = refusal
 
     def call(self, master: str, body: Json) -> Json:
         """Posts to the operator API of ``host:port``."""
@@ -92,6 +94,8 @@ class Operator:
         try:
             connection.connect()
             connection.sock.settimeout(timeout_s)
+            if body and (why := self._refusal()):
+                raise ConnectionRefusedError(why)
             headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body else {})
             headers |= self._access.headers
             connection.request(method, path, body=body, headers=headers)

@@ -79,10 +79,20 @@ class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
     _started: bool
     _basic_credential: str | None
 
-    def __init__(self, scheduler: Any, framework: Json, master: str, access: MesosAccess = OPEN) -> None:
+    def __init__(
+        self,
+        scheduler: Any,
+        framework: Json,
+        master: str,
+        access: MesosAccess = OPEN,
+        refusal: Callable[[], str] = str,
+    ) -> None:
+        """``refusal`` returns why this process may send nothing now, or "". A subscription of another process makes the
+        master refuse the calls of this one; this one must not subscribe again then."""
         # failover=True: a crash or a stop of this process never tears the framework down.
         super().__init__(scheduler, framework, master, failover=True, implicit_acknowledgements=False)
         self._access = access
+        self._refusal = refusal
         self._basic_credential = access.authorization or None
         self.leader_id = ""  # of the master of the current or last subscription
         self._heartbeat_s = 15.0
@@ -142,6 +152,8 @@ class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
 
     def _open(self, selector: selectors.BaseSelector) -> EventStream | None:
         try:
+            if why := self._refusal():
+                raise Disconnected(why)
             stream = EventStream(self._master or "", self.gen_request(), self._access)
         except (OSError, ValueError) as error:
             log.warning("cannot reach Mesos master %s: %s", self._master, error)
@@ -242,6 +254,8 @@ class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
             if losses != self._pipe_losses or stream_id != self.stream_id:
                 raise Disconnected(f"the connection to Mesos at {master} was lost meanwhile")
             pipe = self._pipe_to(master, stream_id)
+            if why := self._refusal():
+                raise Disconnected(why)
             try:
                 return pipe.post(bodies, stream_id)
             except OSError:

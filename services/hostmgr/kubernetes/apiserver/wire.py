@@ -11,7 +11,7 @@ import selectors
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -123,8 +123,10 @@ def pause_before_repeat_s(answer: Answer, tries: int) -> float | None:
 class ApiServer:
     """Client of an apiserver. Thread-safe: calls share only idle connections."""
 
-    def __init__(self, access: Access, connections: int = CONNECTIONS_MAX) -> None:
+    def __init__(self, access: Access, connections: int = CONNECTIONS_MAX, refusal: Callable[[], str] = str) -> None:
+        """``refusal`` returns why this process may change nothing now, or ""."""
         self.access = access
+        self._refusal = refusal
         self.connections = connections
         self.is_closed = False
         self._lock = threading.Lock()
@@ -190,6 +192,11 @@ class ApiServer:
                 self._idle.append((time.monotonic(), connection))
                 return
         connection.close()
+
+    def check(self, request: Request) -> None:
+        """Raise ConnectionAbortedError if the request changes something and this process may not do so now."""
+        if request.method != "GET" and (why := self._refusal()):
+            raise ConnectionAbortedError(why)
 
     def written(self, request: Request, tail: str) -> bytes:
         method, path, body, content_type = request
@@ -297,6 +304,7 @@ class _Batch:
         return flight
 
     def _begin(self, flight: _Flight, now_s: float) -> None:
+        self._server.check(self._requests[self._waiting[0]])
         index = flight.index = self._waiting.popleft()
         self._tries[index] += 1
         flight.authorization = self._authorization

@@ -4,7 +4,7 @@ binding, and a kill an eviction."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from peloton.model.ids import PodId
@@ -27,8 +27,8 @@ EXTERNAL_PODS = (
 
 
 class ExternalPodsDriver(KubernetesDriver):
-    def __init__(self, settings: KubernetesSettings, uids_of: UidsOf) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: KubernetesSettings, uids_of: UidsOf, refusal: Callable[[], str] = str) -> None:
+        super().__init__(settings, refusal)
         gone = self.view.external_pod_gone
         self.external = ExternalPods(self.api, settings.cluster, self._host_id, self._publish, uids_of, gone)
         self.capabilities = replace(self.capabilities, external_pods=self.external)

@@ -133,6 +133,7 @@ COLUMNS = {
     "host_in_pool": {"lent_by": NO_TEXT, "at_most": ZERO},
     "host_pool": {"minimum_hosts": ZERO},
     "job_secret": {"holder": NO_TEXT},
+    "lease": {"epoch": BIG_ZERO},
     "job_update": {"progressed_ns": BIG_ZERO, "stalled_ns": BIG_ZERO, "stall_cause": NO_TEXT},
 }
 COUNTERS = "migration", "host pools", "host pool mover", "rebalance", "host events"
