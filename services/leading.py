@@ -12,7 +12,7 @@ from functools import partial
 from opentelemetry.metrics import Observation
 
 from peloton.errors import PelotonError
-from services.leader import LeaderElection
+from services.election.port import Election
 from services.telemetry.metrics import counter, register_gauge
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Leading:
 
 
 async def lead_when_elected(
-    election: LeaderElection,
+    election: Election,
     role: str,
     advertised: str,
     stop: asyncio.Event,

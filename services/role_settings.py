@@ -16,11 +16,13 @@ from services.settings import DEFAULT, Found, Settings, find
 from services.settings_table import SETTINGS
 
 if TYPE_CHECKING:
+    from services.election.zookeeper import Access
     from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 SERVING = frozenset(ROLES) - {"worker"}
 """The roles that listen on a port."""
 FOR_CLIENTS = frozenset({"api", "web", "aurorabridge"})
+DIGEST_CHARS_MAX = 1_000
 ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104, refused
 
 
@@ -53,6 +55,7 @@ def check(settings: Settings, roles: Collection[str]) -> None:
             f"others can connect to; want the name of this host"
         )
     check_exposure(settings, roles)
+    read_zookeeper(settings)
     manages_hosts = "hostmgr" in roles
     if manages_hosts and settings.kubernetes:
         read_kubernetes_settings(settings)
@@ -97,6 +100,42 @@ def read_mesos_access(settings: Settings) -> MesosAccess:
         settings.mesos_tls_ca_file, settings.mesos_tls_cert_file, settings.mesos_tls_key_file, settings.mesos_tls_names
     )
     return read_access(settings.mesos_principal, settings.mesos_secret_file, settings.mesos_tls, files)
+
+
+def read_zookeeper(settings: Settings) -> Access | None:
+    """Read the access to the ZooKeeper of elections; None without one. Raises InvalidArgument naming the setting."""
+    if settings.election != "zookeeper":
+        return None
+    if not settings.zookeeper:
+        raise InvalidSettings(f"{PREFIX}ZOOKEEPER must be set, since {PREFIX}ELECTION is zookeeper")
+    from services.election.zookeeper import Access
+
+    hosts, _, path = settings.zookeeper.removeprefix("zk://").partition("/")
+    digest = ""
+    if settings.zookeeper_auth_file:
+        digest = _read_digest(settings.zookeeper_auth_file)
+    return Access(
+        hosts,
+        f"/{path}",
+        digest=digest,
+        tls=settings.zookeeper_tls,
+        ca_file=settings.zookeeper_tls_ca_file,
+        cert_file=settings.zookeeper_tls_cert_file,
+        key_file=settings.zookeeper_tls_key_file,
+    )
+
+
+def _read_digest(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            digest = file.read(DIGEST_CHARS_MAX + 1).rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        raise InvalidSettings(f"{PREFIX}ZOOKEEPER_AUTH_FILE: {error}") from error
+    if not re.fullmatch(r"[^:\s]+:\S+", digest) or len(digest) > DIGEST_CHARS_MAX:
+        raise InvalidSettings(
+            f"{PREFIX}ZOOKEEPER_AUTH_FILE {path}: want user:password in one line, at most {DIGEST_CHARS_MAX} characters"
+        )
+    return digest
 
 
 def read_kubernetes_settings(settings: Settings) -> KubernetesSettings:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peloton.errors import PelotonError
 from peloton.extras import require_extra
@@ -33,6 +33,9 @@ from services.telemetry.start import configure as configure_telemetry
 from services.tls.settings import read_transport
 from services.tls.transport import Transport
 from workflows.policies import Policies
+
+if TYPE_CHECKING:
+    from services.election.zookeeper import Access, ZooKeeper
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +150,9 @@ async def _run_roles(
         batch_backoff=retries,
         secrets=make_store(settings, open_keyring(settings)),
     )
-    channels = LeaderChannels(storage.leases, transport)
+    access = role_settings.read_zookeeper(settings)
+    zookeeper = _join_zookeeper(access, settings.leader_ttl_s) if access else None
+    channels = LeaderChannels(zookeeper.directory(storage.leases) if zookeeper else storage.leases, transport)
     try:
         metrics_at = sdk_metrics_address(settings)
         client = await temporal_connection.connect(config, identity, metrics_address=metrics_at)
@@ -157,7 +162,15 @@ async def _run_roles(
             gang_launch_s=settings.gang_launch_timeout_s,
         )
         shared = Shared(
-            settings, storage, client, config, identity=identity, channels=channels, health=health, policies=policies
+            settings,
+            storage,
+            client,
+            config,
+            identity=identity,
+            channels=channels,
+            health=health,
+            policies=policies,
+            zookeeper=zookeeper,
         )
         probe = partial(storage.leases.leader, "resmgr", 0.0)
         async with probing(health, probe), asyncio.TaskGroup() as group:
@@ -168,6 +181,14 @@ async def _run_roles(
     finally:
         channels.close()
         storage.close()
+        if zookeeper:
+            zookeeper.close()
+
+
+def _join_zookeeper(access: Access, session_s: float) -> ZooKeeper:
+    from services.election.zookeeper import ZooKeeper
+
+    return ZooKeeper(access, session_s)
 
 
 def _collect_garbage() -> None:

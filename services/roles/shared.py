@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
 
+from services.election.lease_row import LeaderElection
+from services.election.port import Election
 from services.health import ProcessHealth
-from services.leader import LeaderChannels, LeaderElection
+from services.leader import LeaderChannels
 from services.leading import Leading, end_process, lead_when_elected
 from services.settings import Settings
 from services.storage.storage import Storage
@@ -24,6 +26,7 @@ from workflows.policies import Policies
 
 if TYPE_CHECKING:
     from services.api.backlog import Bounds
+    from services.election.zookeeper import ZooKeeper
     from services.hostmgr.federation import HostManagers
 
 
@@ -39,6 +42,7 @@ class Shared:
     channels: LeaderChannels
     health: ProcessHealth
     policies: Policies = field(default_factory=Policies)
+    zookeeper: ZooKeeper | None = None  # None: leaders are elected in the database
 
 
 def sdk_metrics_address(settings: Settings) -> str:
@@ -46,14 +50,19 @@ def sdk_metrics_address(settings: Settings) -> str:
     return f"{settings.metrics_host}:{settings.temporal_metrics_port}" if settings.temporal_metrics_port else ""
 
 
-def as_candidate(shared: Shared, role: str) -> tuple[Shared, LeaderElection]:
+def as_candidate(shared: Shared, role: str) -> tuple[Shared, Election]:
     """Return the clients of a role that leads at most once: its writes are fenced by its lease."""
-    election = LeaderElection(shared.storage.leases, role, shared.settings.leader_ttl_s, lost=end_process)
+    leases, ttl_s = shared.storage.leases, shared.settings.leader_ttl_s
+    election: Election
+    if shared.zookeeper is None:
+        election = LeaderElection(leases, role, ttl_s, lost=end_process)
+    else:
+        election = shared.zookeeper.election(leases, role, ttl_s, end_process)
     return replace(shared, storage=shared.storage.with_fence(election.fence)), election
 
 
 async def lead_role(
-    shared: Shared, election: LeaderElection, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]
+    shared: Shared, election: Election, stop: asyncio.Event, lead: Callable[[], Awaitable[Leading]]
 ) -> None:
     """Stand by, lead, and resign."""
     role = election.fence.role

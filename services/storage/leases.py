@@ -55,6 +55,30 @@ class Leases(Repository):
 
         return self._db.write(take)
 
+    def epoch(self, role: str) -> int:
+        """Return the epoch of the last leader; 0 if there was none."""
+        query = sa.select(LEASE.c.epoch).where(LEASE.c.role == role)
+        return self._db.read(lambda conn: conn.execute(query).scalar()) or 0
+
+    def succeed(self, role: str, owner: str, address: str, ttl_s: float, now_s: float, *, epoch: int) -> int:
+        """Acquire the role after this epoch, whoever holds it: another election has decided. Return the next epoch; 0
+        if another leader was before.
+        """
+        lock = sa.select(LEASE.c.epoch).where(LEASE.c.role == role).with_for_update()
+        values = {"owner": owner, "address": address, "expires_s": now_s + ttl_s, "epoch": epoch + 1}
+        first = self._db.upsert(LEASE).values(role=role, **values).on_conflict_do_nothing()
+
+        def take(conn: sa.Connection) -> int:
+            found = conn.execute(lock).scalar()
+            if (found or 0) != epoch:
+                return 0
+            if found is None:
+                return conn.execute(first.returning(LEASE.c.epoch)).scalar() or 0
+            conn.execute(sa.update(LEASE).where(LEASE.c.role == role).values(**values))
+            return epoch + 1
+
+        return self._db.write(take)
+
     def renew(self, role: str, owner: str, address: str, ttl_s: float, now_s: float) -> bool:
         """Extend the lease of ``owner``, even if it has expired. Return False if another owner has acquired the role.
 

@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 from services.aurorabridge.discovery import Member
-from tests.compose.images import CannotFetch, jars_and_postgres
 from tests.nightly import NIGHTLY
-from tests.ports import free_ports
 from tests.waiting import timeout_s
+from tests.zookeeper import zookeeper
 
 pytestmark = [NIGHTLY, pytest.mark.xdist_group("compose"), pytest.mark.timeout(600)]
-SERVER = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
-
-@pytest.fixture
-def zookeeper(tmp_path: Path) -> Iterator[str]:
-    """Run a ZooKeeper; yield its address."""
-    try:
-        jars = jars_and_postgres() / "jars"
-    except (CannotFetch, subprocess.CalledProcessError) as error:
-        pytest.skip(f"ZooKeeper cannot be had: {error}")
-    [port] = free_ports(1)
-    options = ["-Dzookeeper.admin.enableServer=false", "-cp", f"{jars}/*"]
-    with (tmp_path / "log").open("w") as log:
-        argv = ["java", *options, SERVER, str(port), str(tmp_path / "data")]
-        process = subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
+__all__ = ["zookeeper"]  # a fixture
 
 
 def wait_for(is_met: Callable[[], bool], what: str) -> None:

@@ -15,17 +15,23 @@ from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.test_faults import list_launched_twice
 from tests.nightly import NIGHTLY, nightly
+from tests.zookeeper import zookeeper
 
+__all__ = ["zookeeper"]  # a fixture
 pytestmark = pytest.mark.xdist_group("fencing")
 PODS = 120
 ROUNDS = 4
 ROLES = "api", "worker", "resmgr", "hostmgr"
-MESOS, KUBERNETES = "minicluster", "kubernetes"
+MESOS, KUBERNETES, ZOOKEEPER = "minicluster", "kubernetes", "elected by zookeeper"
 
 
-@pytest.fixture(scope="module", params=[MESOS, nightly(KUBERNETES)])
+@pytest.fixture(scope="module", params=[MESOS, nightly(KUBERNETES), nightly(ZOOKEEPER)])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    settings = temporary(tmp_path_factory.mktemp("fencing"), simulate=8, environment={"PELOTON_LEADER_TTL_S": "2"})
+    environment = {"PELOTON_LEADER_TTL_S": "2"}
+    if request.param == ZOOKEEPER:
+        environment["PELOTON_ELECTION"] = "zookeeper"
+        environment["PELOTON_ZOOKEEPER"] = f"zk://{request.getfixturevalue('zookeeper')}/peloton"
+    settings = temporary(tmp_path_factory.mktemp("fencing"), simulate=8, environment=environment)
     if request.param == KUBERNETES:
         settings = replace(settings, simulate=0, kubernetes=8, no_mesos=True)
     with Cluster(settings) as running:

@@ -121,9 +121,14 @@ MAY: dict[str, May] = {
     ),
     "services.role_settings": May(
         (
-            *("peloton.api.mesos_access", "peloton.errors", "services.hostmgr.kubernetes.settings"),
-            *("services.setting_groups.transport", "services.setting_rules"),
-            *("services.settings", "services.settings_table"),
+            "peloton.api.mesos_access",
+            "peloton.errors",
+            "services.hostmgr.kubernetes.settings",
+            "services.setting_groups.transport",
+            "services.setting_rules",
+            "services.settings",
+            "services.settings_table",
+            "services.election.zookeeper",
         )
     ),
     "services.grpc_errors": May(
@@ -150,19 +155,20 @@ MAY: dict[str, May] = {
     "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),
     "services.leader": May(
         (
-            *_MEASURES,
             "peloton.api.limits",
             "peloton.errors",
-            "peloton.ports",
             "services.role_surface",
             "services.tls.transport",
-            "services.fence",
+            "services.election.port",
         ),
         ("grpc",),
     ),
+    "services.election": May(
+        (*_MEASURES, "peloton.errors", "peloton.model.ids", "peloton.ports", "services.fence"), ("kazoo", "orjson")
+    ),
     "services.fence": May(("peloton.errors",)),
     "services.plugins": May(("peloton.errors",)),
-    "services.leading": May((*_MEASURES, "peloton.errors", "services.leader"), ("opentelemetry",)),
+    "services.leading": May((*_MEASURES, "peloton.errors", "services.election.port"), ("opentelemetry",)),
     "services.log_lines": May(("peloton.model.text",)),
     "services.telemetry": May(
         ("peloton.errors", "peloton.model.text", "services.log_lines", "services.settings"), ("opentelemetry",)

@@ -15,10 +15,10 @@ import pytest
 
 from peloton.errors import Unavailable
 from services import health_file, ticks
+from services.election.lease_row import LeaderElection
 from services.health import PROBE_PERIOD_S, ProcessHealth, heartbeat, probing
 from services.health_file import Health
 from services.healthcheck import main
-from services.leader import LeaderElection
 from services.leading import Leading, lead_when_elected
 from tests.unit.lease_table import Table
 

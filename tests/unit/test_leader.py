@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from peloton.errors import Unavailable
-from services.leader import LeaderElection
+from services.election.lease_row import LeaderElection
 from tests.unit.lease_table import Table, table
 from tests.unit.virtual_time import Gate, VirtualTimeLoop, in_virtual_time, now_s
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 
 from peloton.errors import Unavailable
-from services.leader import LeaderElection
+from services.election.lease_row import LeaderElection
 from tests.unit.lease_table import Table
 
 ROLE, RIVAL = "hostmgr", "rival"
