@@ -9,12 +9,12 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from PIL import Image, ImageChops, ImageDraw, ImageFilter
 from playwright.sync_api import Page as View
 
-from tests.browser.views import Theme
-
+Theme = Literal["light", "dark"]
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "screenshots"
 VARIES = "time, [data-varies]"
 SAME_TIME = f"""() => {{

@@ -14,7 +14,8 @@ from cli.main import peloton
 from cli.reference import context, iterate_commands
 from tests.browser import pictures
 from tests.browser.pages import Page, pages
-from tests.browser.views import NARROW, THEMES, Seen, Theme, open_view, see
+from tests.browser.pictures import Theme
+from tests.browser.views import NARROW, THEMES, Seen, open_view, see
 from tests.browser.world import World
 from tests.nightly import NIGHTLY, nightly
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 from urllib.parse import urljoin, urlsplit
 from weakref import WeakKeyDictionary
 
@@ -14,11 +14,10 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Request, Viewp
 from playwright.sync_api import Page as View
 
 from tests.browser.chromium import program
-from tests.browser.pictures import Picture, take
+from tests.browser.pictures import Picture, Theme, take
 
 LEAVE = "Leave it as it is"
 """The button of every question."""
-Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = get_args(Theme)
 SIZE = ViewportSize(width=1280, height=900)
 NARROW = ViewportSize(width=360, height=800)
