@@ -61,7 +61,7 @@ class FixedCapacity:
     """A ``CapacitySource`` with an answer that tests may change; None: it is Unavailable."""
 
     answer: Sequence[Any] | None = (Resources.of(100, 100_000, 100_000), Resources())
-    """The fields of a ``Capacity``, perhaps without the last ones."""
+    """The fields of a ``Capacity``; without the third one all registered hosts are up."""
     unfit: dict[int, Infeasibility] = field(default_factory=dict)  # cpu_milli of a pod -> why no host could take it
     room: int | None = None  # pods that find a host; None: all
     why: PlacementReason = ()
@@ -74,8 +74,8 @@ class FixedCapacity:
     def capacity(self) -> Capacity:
         if self.answer is None:
             raise Unavailable("no host manager leads at present")
-        up, revocable, registered, *pools = (*self.answer, Resources())[: max(3, len(self.answer))]
-        return Capacity(up, revocable, registered, *pools)
+        up, revocable, *rest = self.answer
+        return Capacity(up, revocable, *(rest or [up]))
 
     def evaluate(self, shapes: Sequence[PodShape]) -> dict[PodShape, Infeasibility]:
         if self.answer is None:
@@ -200,7 +200,7 @@ class World:
         config.respoolID.value = pool_id
         config.defaultConfig.resource.cpuLimit = 1
         job_id = JobId(str(uuid.uuid4()))
-        self.storage.jobs.create(new_job_record(job_id, config, self.now_ns), config, b"")
+        self.storage.jobs.create(new_job_record(job_id, config, self.now_ns), config, self.now_ns)
         return job_id
 
     def states(self, job_id: JobId) -> dict[PodState, list[int]]:
