@@ -71,7 +71,7 @@ def _double_batch(before: Callable[..., Any]) -> Callable[..., Any]:
 FAULTS: dict[str, tuple[type[ServiceLife], Any, str, Any, str]] = {
     "sla": (ServiceLife, sla, "grant", lambda _, missing, wanted, *__: sla.Grant(tuple(sorted(wanted))), "of at most"),
     "batch": (ServiceLife, rollout, "plan_step", _double_batch(rollout.plan_step), "for a batch of"),
-    "neighbours": (ServiceLife, PodLabelIndex, "on_host", lambda *_: (), "pods on host"),
+    "neighbours": (ServiceLife, PodLabelIndex, "hosts_with", lambda *_: {}, "pods on host"),
     "holds": (ServiceLife, ResourceHolds, "sum_held", lambda *_: (Resources(), 0), "are left on"),
     "bound on skew": (SpreadLife, DomainCounts, "_pods", lambda *_: {}, "where another rack has"),
 }
