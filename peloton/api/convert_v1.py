@@ -33,7 +33,7 @@ WORKFLOW_TYPE_NUMBERS: dict[UpdateType, int] = {
     UpdateType.START: stateless_pb2.WORKFLOW_TYPE_INVALID,  # v0 only: rolling starts and stops
     UpdateType.STOP: stateless_pb2.WORKFLOW_TYPE_INVALID,
 }
-WORKFLOW_STATE_NUMBERS: dict[UpdateState, int] = {
+WORKFLOW_STATE_NUMBERS: dict[UpdateState, stateless_pb2.WorkflowState.ValueType] = {
     state: stateless_pb2.WorkflowState.Value(f"WORKFLOW_STATE_{state}") for state in UpdateState
 }
 _CONTAINER_STATES: dict[PodState, int] = {
@@ -257,8 +257,8 @@ def workflow_status(job: JobRecord, update: UpdateRecord) -> stateless_pb2.Workf
 
     return stateless_pb2.WorkflowStatus(
         type=WORKFLOW_TYPE_NUMBERS[update.type],  # type: ignore[arg-type]
-        state=WORKFLOW_STATE_NUMBERS[update.state],  # type: ignore[arg-type]
-        prev_state=WORKFLOW_STATE_NUMBERS[update.prev_state],  # type: ignore[arg-type]
+        state=WORKFLOW_STATE_NUMBERS[update.state],
+        prev_state=WORKFLOW_STATE_NUMBERS[update.prev_state],
         num_instances_completed=len(update.done),
         num_instances_remaining=update.remaining_count,
         num_instances_failed=len(update.failed),
@@ -315,7 +315,7 @@ def workflow_events(events: Iterable[UpdateEvent]) -> list[stateless_pb2.Workflo
     return [
         stateless_pb2.WorkflowEvent(
             type=WORKFLOW_TYPE_NUMBERS[event.type],  # type: ignore[arg-type]
-            state=WORKFLOW_STATE_NUMBERS[event.state],  # type: ignore[arg-type]
+            state=WORKFLOW_STATE_NUMBERS[event.state],
             timestamp=rfc3339(event.time_ns),
         )
         for event in events

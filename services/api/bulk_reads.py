@@ -159,7 +159,7 @@ def _update(update: UpdateRow, job: int, events: Iterable[UpdateEventRow]) -> re
     found = reads.Update(
         job=job,
         type=convert_v1.WORKFLOW_TYPE_NUMBERS[update.type],  # type: ignore[arg-type]
-        state=convert_v1.WORKFLOW_STATE_NUMBERS[update.state],  # type: ignore[arg-type]
+        state=convert_v1.WORKFLOW_STATE_NUMBERS[update.state],
         opaque_data=update.opaque_data,
         spec=convert_v1.update_spec(update.spec),
         config_version=update.config_version,
@@ -171,7 +171,7 @@ def _update(update: UpdateRow, job: int, events: Iterable[UpdateEventRow]) -> re
     last = None
     for event in events:
         if event.spans or event.state is not last:
-            state: Any = convert_v1.WORKFLOW_STATE_NUMBERS[event.state]
+            state = convert_v1.WORKFLOW_STATE_NUMBERS[event.state]
             found.events.add(time_s=event.time_ns // NS_PER_S, state=state, instances=_ranges(event.spans))
             last = last if event.spans else event.state
     return found
