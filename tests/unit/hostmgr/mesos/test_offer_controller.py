@@ -207,7 +207,7 @@ def test_who_is_not_helped_by_offers_asks_ever_more_rarely(mesos: Mesos) -> None
     assert [0, 60, 180, 420, 900, 1_500, 2_100] == asked
     assert [0] == revives_while_waiting(mesos, ON_GPU, 30, OTHER)
     both = mesos.lease(JOB, (ON_GPU, 1), (SMALL, 1))
-    assert (1, {ON_GPU}) == (len(both.hosts), both.short)
+    assert (1, frozenset({ON_GPU})) == (len(both.hosts), both.short)
 
 
 def test_who_found_enough_begins_again(mesos: Mesos) -> None:
@@ -323,13 +323,13 @@ def test_leased_hosts_and_held_offers_are_not_given_back(mesos: Mesos) -> None:
 def test_a_large_job_keeps_its_offers(mesos: Mesos) -> None:
     """The number of idle offers that are kept follows the number that launches use."""
     mesos.run_periodic()
-    claimed = mesos.claim().hostname
+    mesos.claim()
     assert KEPT_PER_USED > 1
 
     assert [] == mesos.run_periodic(HOLD_S)
     assert 1 == mesos.pool.resources_count
     assert ["DECLINE"] == mesos.run_periodic(2 * HOLD_S)
-    assert claimed not in mesos.pool.hosts()
+    assert 0 == mesos.pool.resources_count
 
 
 def test_what_is_given_back_is_free(mesos: Mesos) -> None:
