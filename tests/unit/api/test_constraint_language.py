@@ -68,10 +68,10 @@ def test_a_constraint_means_what_the_language_says(wire: Wire, labels: Counts, p
     assert verdict(wire, labels, pods) == evaluate(constraint, labels, pods)
 
 
-def label(condition: int, count: int) -> Wire:
+def label(condition: task_pb2.LabelConstraint.Condition.ValueType, count: int) -> Wire:
     wire = Wire(type=Wire.LABEL_CONSTRAINT)
     wire.labelConstraint.kind = task_pb2.LabelConstraint.HOST
-    wire.labelConstraint.condition = condition  # type: ignore[assignment]
+    wire.labelConstraint.condition = condition
     wire.labelConstraint.label.key, wire.labelConstraint.label.value = "rack", "a"
     wire.labelConstraint.requirement = count
     return wire
@@ -94,7 +94,9 @@ def negation(*refused: Wire) -> Wire:
         (task_pb2.LabelConstraint.CONDITION_GREATER_THAN, 0, "label rack=a < 1"),
     ],
 )
-def test_a_negation_reads_as_one(condition: int, count: int, expected: str) -> None:
+def test_a_negation_reads_as_one(
+    condition: task_pb2.LabelConstraint.Condition.ValueType, count: int, expected: str
+) -> None:
     """The description of a negation has the terms of the request."""
     constraint = convert.constraint(negation(label(condition, count)))
 

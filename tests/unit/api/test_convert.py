@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from peloton.api import convert, pod_parts
@@ -151,8 +153,8 @@ def test_incomplete_label_constraints_are_refused() -> None:
         convert.constraint(label("rack", condition=task_pb2.LabelConstraint.CONDITION_UNKNOWN))
 
 
-def a_job_config(**fields: object) -> job_pb2.JobConfig:
-    config = job_pb2.JobConfig(name="train", owningTeam="maps", instanceCount=3, **fields)  # type: ignore[arg-type]
+def a_job_config(**fields: Any) -> job_pb2.JobConfig:
+    config = job_pb2.JobConfig(name="train", owningTeam="maps", instanceCount=3, **fields)
     config.respoolID.value = "pool"
     config.labels.add(key="k", value="v")
     return config

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from peloton.api import convert_v1_spec
@@ -13,8 +15,8 @@ from peloton.model.layout import GangClose, Layout, Spread
 Rule = job_pb2.Spread
 
 
-def config(*rules: Rule, **more: int) -> job_pb2.JobConfig:
-    return job_pb2.JobConfig(placement=job_pb2.Placement(spread=rules), **more)  # type: ignore[arg-type]
+def config(*rules: Rule, **more: Any) -> job_pb2.JobConfig:
+    return job_pb2.JobConfig(placement=job_pb2.Placement(spread=rules), **more)
 
 
 def test_rules_are_hard_with_a_skew_of_one_unless_they_say_otherwise() -> None:

@@ -98,7 +98,7 @@ def test_states_have_their_numbers() -> None:
     assert {f"JOB_STATE_{s}".replace("UNKNOWN", "INVALID"): n for n, s in convert_v1.JOB_STATES.items()} == dict(
         stateless_pb2.JobState.items()
     )
-    reported = {stateless_pb2.WorkflowState.Name(n) for n in convert_v1.WORKFLOW_STATE_NUMBERS.values()}  # type: ignore[arg-type]
+    reported = {stateless_pb2.WorkflowState.Name(n) for n in convert_v1.WORKFLOW_STATE_NUMBERS.values()}
     assert reported == set(stateless_pb2.WorkflowState.keys()) - {"WORKFLOW_STATE_INVALID"}
 
 

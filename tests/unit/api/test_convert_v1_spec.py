@@ -45,7 +45,7 @@ def test_own_words_read_back_are_enough(pod: pod_pb2.PodSpec) -> None:
     sent = stateless_pb2.JobSpec(default_spec=pod)
     returned = convert.job_spec(convert.job_config(sent), sent.SerializeToString())
     for field in ("container", "command", "executor"):
-        returned.default_spec.containers[0].ClearField(field)  # type: ignore[arg-type]
+        returned.default_spec.containers[0].ClearField(field)
 
     assert returned == sent
 
@@ -147,10 +147,7 @@ def test_each_container_is_stored() -> None:
 
     (proxy,), (setup,) = task.otherContainers, task.initContainers
     assert ("web", "proxy", "setup") == (task.containerName, proxy.name, setup.name)
-    assert ["web:1", "proxy:1", "setup:1"] == [
-        part.container.mesos.image.docker.name
-        for part in (task, proxy, setup)  # type: ignore[attr-defined]
-    ]
+    assert ["web:1", "proxy:1", "setup:1"] == [part.container.mesos.image.docker.name for part in (task, proxy, setup)]
     assert (1, 2) == (task.resource.cpuLimit, proxy.resource.cpuLimit)
     assert ("WEB", "PROXY") == (task.ports[0].envName, proxy.ports[0].envName)
     assert ("web", "proxy", "make") == (task.command.value, proxy.command.value, setup.command.value)
@@ -174,7 +171,7 @@ def test_a_spec_of_several_containers_read_back_means_the_same() -> None:
 def strip_container(container: pod_pb2.ContainerSpec) -> pod_pb2.ContainerSpec:
     """Remove all fields but v1alpha's own."""
     for field in ("container", "command", "executor"):
-        container.ClearField(field)  # type: ignore[arg-type]
+        container.ClearField(field)
     return container
 
 

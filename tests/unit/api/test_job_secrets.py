@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.api.job_secrets import check_mounts, join_secrets
+from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.secret import SECRETS_BYTES_MAX, SECRETS_MAX, Secret
@@ -63,7 +64,7 @@ def test_what_is_refused(kept: list[Secret], sent: list[Secret], text: str) -> N
 def test_containers_that_cannot_have_a_secret() -> None:
     """A Docker container and a volume at the secret's path are refused, including a volume of one instance."""
     docker, volume = job_pb2.JobConfig(), job_pb2.JobConfig()
-    docker.defaultConfig.container.type = 1
+    docker.defaultConfig.container.type = mesos_pb2.ContainerInfo.DOCKER
     volume.instanceConfig[3].emptyDirs.add(name="a", containerPath="/run/key")
     texts = []
     for config in (docker, volume):

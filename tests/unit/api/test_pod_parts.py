@@ -108,8 +108,11 @@ KINDS: list[tuple[dict[str, Any], HostLabel | None]] = [
 @pytest.mark.parametrize(("fields", "expected"), KINDS)
 def test_a_pod_is_placed_where_it_can_run(fields: dict[str, Any], expected: HostLabel | None) -> None:
     """A constraint restricts the pod to clusters that can run it, in conjunction with the pod's own."""
-    rack = {"type": "LABEL_CONSTRAINT", "labelConstraint": {"kind": "HOST", "condition": 2, "requirement": 1}}
-    rack["labelConstraint"] |= {"label": {"key": "rack", "value": "a"}}  # type: ignore[operator]
+    rack: dict[str, Any] = {
+        "type": "LABEL_CONSTRAINT",
+        "labelConstraint": {"kind": "HOST", "condition": 2, "requirement": 1},
+    }
+    rack["labelConstraint"] |= {"label": {"key": "rack", "value": "a"}}
     own = HostLabel("rack", "a")
 
     assert expected == convert.pod_shape(task(**fields), job_pb2.SlaConfig()).constraint

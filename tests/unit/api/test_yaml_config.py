@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 
 from peloton.api import yaml_config
 from peloton.api.mesos.v1 import mesos_pb2
+from peloton.api.respell import squash
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.job.job_pb2 import JobConfig
@@ -15,15 +16,7 @@ from peloton.api.v0.peloton_pb2 import Secret
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
-from peloton.api.yaml_config import (
-    NODE_COUNT_MAX,
-    ConfigError,
-    MessageReader,
-    compose,
-    dump_message,
-    load_message,
-    squash,
-)
+from peloton.api.yaml_config import NODE_COUNT_MAX, ConfigError, MessageReader, compose, dump_message, load_message
 
 EXAMPLES = Path(__file__).parent / "examples"
 
