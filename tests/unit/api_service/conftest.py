@@ -62,7 +62,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def service_database(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a template file that has a service with three running instances as well."""
-    return await add_running_service(shutil.copy(database, tmp_path_factory.mktemp("service")), spec())
+    return await add_running_service(Path(shutil.copy(database, tmp_path_factory.mktemp("service"))), spec())
 
 
 async def add_running_service(path: Path, wanted: stateless_pb2.JobSpec) -> Path:

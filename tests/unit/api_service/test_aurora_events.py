@@ -21,9 +21,8 @@ from services.aurorabridge.mapping.job_spec import job_spec_of
 from services.aurorabridge.settings import BridgeSettings
 from services.storage.storage import Storage
 from tests.conformance.storage.services import roll
-from tests.unit.api_service.conftest import LEAF
 from tests.unit.api_service.services import create, spec
-from tests.unit.api_service.story import JOB
+from tests.unit.api_service.story import JOB, LEAF
 from tests.unit.aurorabridge.event_doubles import Server, serving, until
 from tests.unit.aurorabridge.scenario import task_config, update_request
 from tests.unit.aurorabridge.test_event_stream import Client

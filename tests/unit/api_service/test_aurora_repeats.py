@@ -139,7 +139,7 @@ async def test_two_bridges_replace_a_spec_once(make_bridge: Make, storage: Stora
 async def _start_together(make_bridge: Make, storage: Storage) -> list[Any]:
     """Start two different updates, whose writes begin when both have read the job."""
     both = asyncio.Barrier(2)
-    outcomes = []
+    outcomes: list[str | int] = []
 
     async def start(bridge: Bridge, request: Any) -> None:
         for name in ("CreateJob", "ReplaceJob"):

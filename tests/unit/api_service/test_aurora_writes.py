@@ -76,7 +76,7 @@ async def test_a_start_replaces_the_spec(bridge: Bridge, storage: Storage) -> No
     update = finish(storage)
 
     assert first != second
-    assert ({0, 1, 2}, {3}) == (update.updated, update.added)
+    assert [{0, 1, 2}, {3}] == [update.updated, update.added]
     assert (2, True, True) == (update.spec.batch_size, update.spec.rollback_on_failure, update.spec.start_pods)
 
 
@@ -92,7 +92,7 @@ async def test_an_equal_request_in_another_order_restarts_nothing(make_bridge: M
     await bridge.start(update_request(task_config(metadata=metadata[::-1], executorConfig=other)))
     update = finish(storage)
 
-    assert (UpdateState.SUCCEEDED, set(), set()) == (update.state, update.updated, update.added)
+    assert (UpdateState.SUCCEEDED, frozenset(), frozenset()) == (update.state, update.updated, update.added)
     assert {0: 1, 1: 1, 2: 1} == runs(storage)
 
 
@@ -244,7 +244,7 @@ async def test_a_pinned_update_touches_the_named_instances(bridge: Bridge, stora
     await bridge.start(pinned)
     update = finish(storage)
 
-    assert ({1}, {0: 1, 1: 2, 2: 1}) == (update.updated, runs(storage))
+    assert (frozenset({1}), {0: 1, 1: 2, 2: 1}) == (update.updated, runs(storage))
 
 
 async def test_stopped_instances_start_if_they_are_named(bridge: Bridge, storage: Storage) -> None:

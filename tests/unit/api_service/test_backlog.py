@@ -189,5 +189,5 @@ async def test_only_calls_that_bring_work_are_refused(
 
     assert JOB == (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.id.value
     assert Backlog(1, 1, 2) == storage.search.backlog()
-    await TaskManagerStub(narrow).Stop(task_pb2.StopRequest(jobId=ID))  # type: ignore[misc]
+    await TaskManagerStub(narrow).Stop(task_pb2.StopRequest(jobId=ID))
     assert JobState.KILLED == storage.jobs.get_many([JOB])[0].goal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -18,6 +18,7 @@ from peloton.api.v0.bulk.bulk_pb2_grpc import BulkServiceStub
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import Unavailable
+from peloton.model.ids import JobId
 from services.api import bulk_service
 from services.storage.jobs.job_streams import JobStream
 from services.storage.storage import Storage
@@ -79,16 +80,16 @@ async def test_the_same_as_a_call(bulk: Any, jobs: Any, config: Config, storage:
     whole = config(4)
     for instance, override in first:
         whole.instanceConfig[instance].CopyFrom(override)
-    other = str((await jobs.Create(job_pb2.CreateRequest(config=whole))).jobId.value)
+    other = JobId((await jobs.Create(job_pb2.CreateRequest(config=whole))).jobId.value)
 
     await bulk.CreateJob(iter(list(create_messages(JOB_ID, config(4), first))))
 
-    streamed, called = storage.jobs.get(JOB_ID), storage.jobs.get(other)  # type: ignore[arg-type]
+    streamed, called = storage.jobs.get(JOB_ID), storage.jobs.get(other)
     assert streamed is not None
     assert called is not None
     assert (streamed.has_controller, called.has_controller) == (True, True)
     assert streamed.pod_counts == called.pod_counts
-    assert storage.configs.shapes_of([(JOB_ID, 1, 0, 4)])[0] == storage.configs.shapes_of([(other, 1, 0, 4)])[0]  # type: ignore[arg-type]
+    assert storage.configs.shapes_of([(JOB_ID, 1, 0, 4)])[0] == storage.configs.shapes_of([(other, 1, 0, 4)])[0]
 
 
 async def test_repeated(bulk: Any, config: Config, storage: Storage, wakes: RecordedWakes) -> None:
@@ -103,7 +104,7 @@ async def test_repeated(bulk: Any, config: Config, storage: Storage, wakes: Reco
     assert count_left(storage) == {"job": 1, "job_config_override": 2}
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Callable[[], list[tuple[int, task_pb2.TaskConfig]]], str]] = {
     "a negative amount": (
         lambda: own([0, 1]) + own([2], resource=task_pb2.ResourceConfig(cpuLimit=-1)),
         "Invalid config for instance 2, cpuLimit -1 is negative",
@@ -144,6 +145,9 @@ async def test_refused_before_instances(bulk: Any, config: Config, storage: Stor
     assert count_left(storage) == {}
 
 
+Messages = list[bulk_pb2.CreateJobRequest]
+
+
 def _twice() -> bulk_pb2.CreateJobRequest:
     piece = bulk_pb2.CreateJobRequest()
     piece.instances.first = 1
@@ -155,7 +159,7 @@ def _start_again(config: Config) -> bulk_pb2.CreateJobRequest:
     return next(create_messages(JOB_ID, config(3), []))
 
 
-DISORDER = {
+DISORDER: dict[str, tuple[Callable[[Messages, Config], Messages], str]] = {
     "no start": (lambda m, c: m[1:], "the first message of a stream has to be its start"),
     "no commit": (lambda m, c: m[:-1], f"the stream of job {JOB_ID} ended without its commit; nothing is kept"),
     "nothing": (lambda m, c: [], "the first message of a stream has to be its start"),

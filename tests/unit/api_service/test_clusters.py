@@ -11,6 +11,7 @@ import pytest
 
 from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc
 from peloton.api.v0.advice import advice_pb2, advice_pb2_grpc
+from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.api.v0.maintenance import maintenance_pb2, maintenance_pb2_grpc
 from peloton.api.v0.rebalance import rebalance_pb2, rebalance_pb2_grpc
@@ -35,11 +36,12 @@ class HostManager:
         self.server: Any = grpc.aio.server()
 
     async def serve(self) -> str:
-        hostmgr_pb2_grpc.add_HostsServicer_to_server(self, self.server)  # type: ignore[arg-type]
-        host_svc_pb2_grpc.add_HostServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
-        maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
-        rebalance_pb2_grpc.add_RebalanceServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
-        advice_pb2_grpc.add_AdviceServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
+        service: Any = self
+        hostmgr_pb2_grpc.add_HostsServicer_to_server(service, self.server)
+        host_svc_pb2_grpc.add_HostServiceServicer_to_server(service, self.server)
+        maintenance_pb2_grpc.add_MaintenanceServiceServicer_to_server(service, self.server)
+        rebalance_pb2_grpc.add_RebalanceServiceServicer_to_server(service, self.server)
+        advice_pb2_grpc.add_AdviceServiceServicer_to_server(service, self.server)
         address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         await self.server.start()
         return address
@@ -54,7 +56,9 @@ class HostManager:
         return raise_unimplemented
 
     async def QueryHosts(self, request: Any, context: Any) -> Any:
-        return host_svc_pb2.QueryHostsResponse(host_infos=[{"hostname": f"{self.name}1", "cluster": self.name}])
+        return host_svc_pb2.QueryHostsResponse(
+            host_infos=[host_pb2.HostInfo(hostname=f"{self.name}1", cluster=self.name)]
+        )
 
     async def StartMaintenance(self, request: Any, context: Any) -> Any:
         self.asked.append([request.hostname, *request.hostnames])
@@ -72,22 +76,28 @@ class HostManager:
         if any(host.startswith("x") or "bad" in host for host in request.hostnames):
             await context.abort(grpc.StatusCode.ABORTED, "host is not a Peloton agent")
         self.asked.append([*request.hostnames, request.reason])
-        return maintenance_pb2.StartResponse(hosts=[{"hostname": host} for host in request.hostnames])
+        return maintenance_pb2.StartResponse(
+            hosts=[maintenance_pb2.HostMaintenance(hostname=host) for host in request.hostnames]
+        )
 
     async def Query(self, request: Any, context: Any) -> Any:
-        return maintenance_pb2.QueryResponse(hosts=[{"hostname": f"{self.name}1"}], away_max=2, host_count=20)
+        return maintenance_pb2.QueryResponse(
+            hosts=[maintenance_pb2.HostMaintenance(hostname=f"{self.name}1")], away_max=2, host_count=20
+        )
 
     async def PlanRebalance(self, request: Any, context: Any) -> Any:
         if request.moves_max > 1_000:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "too many")
-        return rebalance_pb2.PlanRebalanceResponse(moves=[{"source": f"{self.name}1", "cluster": self.name}])
+        return rebalance_pb2.PlanRebalanceResponse(
+            moves=[rebalance_pb2.Move(source=f"{self.name}1", cluster=self.name)]
+        )
 
     async def Advice(self, request: Any, context: Any) -> Any:
-        services = [{"job_id": "web", "cluster": self.name}]
-        return advice_pb2.AdviceResponse(hosts=[{"hostname": f"{self.name}1"}], services=services)
+        services = [advice_pb2.ServiceMark(job_id="web", cluster=self.name)]
+        return advice_pb2.AdviceResponse(hosts=[advice_pb2.HostMark(hostname=f"{self.name}1")], services=services)
 
     async def ClusterCapacity(self, request: Any, context: Any) -> Any:
-        return hostmgr_pb2.ClusterCapacityResponse(capacity={"cpu_milli": 1_000}, host_count=1)
+        return hostmgr_pb2.ClusterCapacityResponse(capacity=hostmgr_pb2.Resources(cpu_milli=1_000), host_count=1)
 
     async def BrowseSandbox(self, request: Any, context: Any) -> Any:
         if not request.hostname.startswith(self.name):
@@ -116,8 +126,9 @@ class World:
 async def world() -> AsyncIterator[World]:
     managers = {name: HostManager(name) for name in "ab"}
     addresses = {name: await manager.serve() for name, manager in managers.items()}
-    wakes, storage = RecordedWakes(), Storage()
-    server = await start(storage, wakes, lambda _: None, "127.0.0.1:0", clusters=lambda: addresses)  # type: ignore[arg-type]
+    wakes = RecordedWakes()
+    storage: Any = Storage()
+    server = await start(storage, wakes, lambda _: None, "127.0.0.1:0", clusters=lambda: addresses)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield World(managers, addresses, channel)
     await server.stop(0)

@@ -10,6 +10,7 @@ import pytest
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
 from peloton.model.ids import Hostname
 from peloton.model.job import JobState
@@ -85,7 +86,9 @@ async def test_it_is_updated_as_it_was_read(jobs: Any, updates: Any, storage: St
     config = (await jobs.Get(job_pb2.GetRequest(id=ID))).jobInfo.config
     config.defaultConfig.command.value = "collect --more"
     await updates.CreateUpdate(
-        update_svc_pb2.CreateUpdateRequest(jobId=ID, jobConfig=config, updateConfig={"batchSize": 1})
+        update_svc_pb2.CreateUpdateRequest(
+            jobId=ID, jobConfig=config, updateConfig=update_pb2.UpdateConfig(batchSize=1)
+        )
     )
     record = storage.jobs.get(JOB)
     assert record is not None

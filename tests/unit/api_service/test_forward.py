@@ -48,7 +48,7 @@ class ResourceManager:
 
 
 class HostService(host_svc_pb2_grpc.HostServiceServicer):
-    async def StartMaintenance(self, request: Any, context: Any) -> Any:  # type: ignore[override]
+    async def StartMaintenance(self, request: Any, context: Any) -> Any:
         return host_svc_pb2.StartMaintenanceResponse(hostname=request.hostname)
 
 

@@ -60,7 +60,7 @@ def ask(start_s: int, end_s: int, **more: Any) -> pb.GetPoolHistoryRequest:
     return pb.GetPoolHistoryRequest(**{"paths": ["/eng/maps"], "start": time(start_s), "end": time(end_s)} | more)
 
 
-def column(pool: pb.PoolHistory | pb.ClusterHistory, quantity: pb.Quantity, kind: str = "") -> pb.Column:
+def column(pool: pb.PoolHistory | pb.ClusterHistory, quantity: pb.Quantity.ValueType, kind: str = "") -> pb.Column:
     (found,) = [each for each in pool.columns if (each.quantity, each.kind) == (quantity, kind)]
     return found
 
@@ -93,7 +93,10 @@ async def test_longer_steps_have_means_and_maxima(history: Any, storage: Storage
         answer = await history.GetPoolHistory(ask(start_s, start_s + HOUR_S, step_s=step_s, kinds=["cpu"]))
         (pool,) = answer.pools
         cpu = column(pool, pb.QUANTITY_ALLOCATION, "cpu")
-        assert {HOUR_S: ([29.5], [59]), 1_800: ([14.5, 44.5], [29, 59])}[step_s] == (cpu.values, cpu.maxima)
+        assert {HOUR_S: ([29.5], [59.0]), 1_800: ([14.5, 44.5], [29.0, 59.0])}[step_s] == (
+            list(cpu.values),
+            list(cpu.maxima),
+        )
         assert {"", "cpu"} == {each.kind for each in pool.columns}
         assert [step_s // 60] * (HOUR_S // step_s) == [mark.instances for mark in pool.preemptions]
 

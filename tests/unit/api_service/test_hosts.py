@@ -27,25 +27,25 @@ class Hosts(hostmgr_pb2_grpc.HostsServicer):
         self.capacity_calls = 0
         self.kind = "mesos"
 
-    async def ClusterCapacity(self, request: Any, context: Any) -> Any:  # type: ignore[override]
+    async def ClusterCapacity(self, request: Any, context: Any) -> Any:
         self.capacity_calls += 1
         amounts = hostmgr_pb2.Resources(cpu_milli=8_000, memory_mib=1_024, disk_mib=10, gpu_milli=500)
         return hostmgr_pb2.ClusterCapacityResponse(
             capacity=amounts, host_count=self.host_count, registered=self.registered, kind=self.kind
         )
 
-    async def BrowseSandbox(self, request: Any, context: Any) -> Any:  # type: ignore[override]
+    async def BrowseSandbox(self, request: Any, context: Any) -> Any:
         if request.hostname == "gone":
             await context.abort(grpc.StatusCode.NOT_FOUND, "no agent on host gone")
         return hostmgr_pb2.BrowseSandboxResponse(paths=[request.pod_id, request.hostname, request.agent_id])
 
-    async def ReadFile(self, request: Any, context: Any) -> Any:  # type: ignore[override]
+    async def ReadFile(self, request: Any, context: Any) -> Any:
         if request.path != "stdout":
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no file {request.path}")
         said = f"{request.pod_id} {request.offset} {request.follow}"
         return hostmgr_pb2.ReadFileResponse(data=said.encode(), is_end=True)
 
-    async def ExchangeWithCommand(self, request: Any, context: Any) -> Any:  # type: ignore[override]
+    async def ExchangeWithCommand(self, request: Any, context: Any) -> Any:
         if request.session != "s":
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no session {request.session}")
         return hostmgr_pb2.ExchangeWithCommandResponse(stdout=request.data, exit_code=0)

@@ -66,6 +66,10 @@ async def test_update_after_the_end(jobs: Any, config: Config, storage: Storage)
     )
 
 
+def _change_two(job: job_pb2.JobConfig) -> None:
+    job.name, job.instanceCount = "other", 1
+
+
 IMMUTABLE: dict[str, tuple[Callable[[job_pb2.JobConfig], object], str]] = {
     "name": (lambda j: setattr(j, "name", "other"), "updating Name not supported"),
     "labels": (lambda j: j.labels.add(key="a", value="b"), "updating Labels not supported"),
@@ -91,7 +95,7 @@ IMMUTABLE: dict[str, tuple[Callable[[job_pb2.JobConfig], object], str]] = {
         "Invalid config for instance 3, cpuLimit -2 is negative",
     ),
     "two at once": (
-        lambda j: (setattr(j, "name", "other"), setattr(j, "instanceCount", 1)),
+        _change_two,
         "updating Name not supported\nnew instance count can't be less",
     ),
 }

@@ -11,6 +11,7 @@ import pytest
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2, explain_pb2_grpc
 from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.model.ids import JobId
 from peloton.model.job import JobState
 from peloton.model.resources import Resources
@@ -203,7 +204,7 @@ async def test_a_plan_is_refused_like_the_job(jobs: Any, channel: grpc.aio.Chann
     planned = await expect_refusal(plan.JobPlan(explain_pb2.JobPlanRequest(config=too_big)))
     sound = await expect_refusal(plan.JobPlan(explain_pb2.JobPlanRequest(config=config(12))))
 
-    both = explain_pb2.JobPlanRequest(config=config(12), spec={"name": "web"})
+    both = explain_pb2.JobPlanRequest(config=config(12), spec=stateless_pb2.JobSpec(name="web"))
     assert (grpc.StatusCode.INVALID_ARGUMENT, "a plan is of a config or of a spec: both are given") == (
         await expect_refusal(plan.JobPlan(both))
     )

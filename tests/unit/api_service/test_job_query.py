@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -121,10 +123,11 @@ def test_too_many_conditions(spec: job_pb2.QuerySpec, noun: str) -> None:
 
 def test_unknown_states() -> None:
     """An unknown state is refused, and the error has its number."""
+    unknown: Any = 77
     with pytest.raises(InvalidArgument, match=r"^job state 77 is not known$"):
-        query(job_pb2.QuerySpec(jobStates=[77]))
+        query(job_pb2.QuerySpec(jobStates=[unknown]))
     with pytest.raises(InvalidArgument, match=r"^task state 77 is not known$"):
-        pod_query(task_pb2.QuerySpec(taskStates=[77]))
+        pod_query(task_pb2.QuerySpec(taskStates=[unknown]))
 
 
 LABEL_WITH_NUL = job_pb2.QuerySpec(labels=[peloton_pb2.Label(key="tier", value="a\0")])

@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from services.api import stored_configs
@@ -104,7 +105,9 @@ async def test_query_records_leave_out_instances(jobs: Any, config: Config) -> N
     job = config()
     job.instanceConfig[1].command.value = "other"
     await create(jobs, job)
-    response = await jobs.Query(job_pb2.QueryRequest(spec=job_pb2.QuerySpec(), respoolID={"value": LEAF}))
+    response = await jobs.Query(
+        job_pb2.QueryRequest(spec=job_pb2.QuerySpec(), respoolID=peloton_pb2.ResourcePoolID(value=LEAF))
+    )
 
     assert response.records[0].config.defaultConfig.command.value == "true"
     assert not response.records[0].config.instanceConfig

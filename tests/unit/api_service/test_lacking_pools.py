@@ -9,7 +9,7 @@ from services.api.lacking_pools import LackingPools
 NOW_NS = 1_700_000_000 * NS_PER_S
 
 
-def answer(*heads: tuple[str, pb.Rule]) -> pb.PoolWhyResponse:
+def answer(*heads: tuple[str, pb.Rule.ValueType]) -> pb.PoolWhyResponse:
     holder = pb.Holder(poolPath="/eng/maps", amount=40, borrowed=10)
     own = pb.Holder(poolPath="/eng/search", amount=4)
     found = pb.PoolWhyResponse()

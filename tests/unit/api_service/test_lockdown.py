@@ -33,12 +33,15 @@ def admin(channel: grpc.aio.Channel) -> Any:
     return AdminServiceStub(channel)
 
 
-def lock(*components: int) -> svc.LockdownRequest:
-    return svc.LockdownRequest(components=components)  # type: ignore[arg-type]
+UNKNOWN: Any = 9
 
 
-def unlock(*components: int) -> svc.RemoveLockdownRequest:
-    return svc.RemoveLockdownRequest(components=components)  # type: ignore[arg-type]
+def lock(*components: svc.Component.ValueType) -> svc.LockdownRequest:
+    return svc.LockdownRequest(components=components)
+
+
+def unlock(*components: svc.Component.ValueType) -> svc.RemoveLockdownRequest:
+    return svc.RemoveLockdownRequest(components=components)
 
 
 async def call(channel: grpc.aio.Channel, service: str, method: str, request: Any) -> bytes:
@@ -133,8 +136,8 @@ async def test_what_is_locked_can_be_asked(admin: Any, storage: Storage) -> None
 @pytest.mark.parametrize(
     ("method", "request_", "text"),
     [
-        ("Lockdown", lock(9, svc.Kill), "fail to lockdown some components: unknown component: 9"),
-        ("RemoveLockdown", unlock(9), "fail to remove lockdown for some components: unknown component: 9"),
+        ("Lockdown", lock(UNKNOWN, svc.Kill), "fail to lockdown some components: unknown component: 9"),
+        ("RemoveLockdown", unlock(UNKNOWN), "fail to remove lockdown for some components: unknown component: 9"),
     ],
 )
 async def test_unknown_components(admin: Any, storage: Storage, method: str, request_: Any, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -38,7 +38,8 @@ class HostManager:
         self.measured: list[list[str]] = []  # the hosts of each call
 
     async def serve(self) -> str:
-        hostmgr_pb2_grpc.add_ViewsServicer_to_server(self, self.server)  # type: ignore[arg-type]
+        service: Any = self
+        hostmgr_pb2_grpc.add_ViewsServicer_to_server(service, self.server)
         address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         await self.server.start()
         return address
@@ -68,8 +69,9 @@ class ResourceManager:
         self.problems: list[pb.Problem] | None = None  # None: an older version without problems
 
     async def serve(self) -> str:
-        explain_pb2_grpc.add_ExplainServiceServicer_to_server(self, self.server)  # type: ignore[arg-type]
-        resmgr_pb2_grpc.add_ProblemsServicer_to_server(self, self.server)  # type: ignore[arg-type]
+        service: Any = self
+        explain_pb2_grpc.add_ExplainServiceServicer_to_server(service, self.server)
+        resmgr_pb2_grpc.add_ProblemsServicer_to_server(service, self.server)
         address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         await self.server.start()
         return address
@@ -87,10 +89,12 @@ class ResourceManager:
     async def PoolWhy(self, request: Any, context: Any) -> Any:
         self.asked += 1
         heads = [
-            {
-                "poolPath": path,
-                "head": {"jobId": {"value": JOB}, "gangCount": 1, "reason": {"isFinal": path == "/a", "text": "no"}},
-            }
+            explain_pb2.QueueHead(
+                poolPath=path,
+                head=explain_pb2.WaitingGangs(
+                    jobId=ID, gangCount=1, reason=explain_pb2.Reason(isFinal=path == "/a", text="no")
+                ),
+            )
             for path in ("/a", "/b")
         ]
         return explain_pb2.PoolWhyResponse(queues=heads if request.path.value == "/" else [])
@@ -116,7 +120,7 @@ class World:
         self.addresses: dict[str, str] = {}
         self.resmgr_address: str | None = None
 
-    async def start(self) -> OverviewServiceStub:
+    async def start(self) -> None:
         self.addresses = {name: await manager.serve() for name, manager in self.managers.items()}
         self.resmgr_address = await self.resmgr.serve()
         now_s = time.time()
@@ -129,7 +133,7 @@ class World:
             watch=self.watch,
         )  # fmt: skip
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{self.server.port}")
-        return OverviewServiceStub(self.channel)
+        self.stub: Any = OverviewServiceStub(self.channel)
 
     async def stop(self) -> None:
         await self.channel.close()
@@ -141,14 +145,14 @@ class World:
 @pytest.fixture
 async def world(storage: Storage) -> AsyncIterator[World]:
     world = World(storage)
-    world.stub = await world.start()  # type: ignore[attr-defined]
+    await world.start()
     yield world
     await world.stop()
 
 
 @pytest.fixture
 def overview(world: World) -> Any:
-    return world.stub  # type: ignore[attr-defined]
+    return world.stub
 
 
 def list_texts(answer: pb.GetOverviewResponse) -> list[str]:
@@ -332,7 +336,7 @@ async def test_events_of_hosts(overview: Any, storage: Storage) -> None:
     assert [] == list((await overview.ListHostEvents(ask(hostname="nobody"))).events)
     for bad, why in (
         (ask(limit=501), "501 events in one answer, the limit is 500"),
-        (ask(kinds=[99]), "kind 99 is not known: want 1 to 23"),
+        (ask(kinds=[cast("Any", 99)]), "kind 99 is not known: want 1 to 23"),
         (ask(kinds=[pb.HOST_EVENT_KIND_INVALID]), "host event kind 0 is not known"),
         (ask(before=-1), "before -1 and after 0"),
     ):

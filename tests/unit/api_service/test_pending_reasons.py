@@ -22,6 +22,7 @@ from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServ
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
+from peloton.model.ids import JobId
 from peloton.model.update import UpdateSpec
 from services.api.pending_reasons import PendingReasons, Reasons
 from services.api.server import start
@@ -117,7 +118,7 @@ async def test_v0(channel: grpc.aio.Channel) -> None:
 async def test_who_is_admitted_is_pending_in_v0(channel: grpc.aio.Channel, storage: Storage) -> None:
     """States, counts and events show it as PENDING; a filter for PENDING finds it, and one for READY finds it alone."""
     storage.jobs.settle(JOB, NOW_NS)
-    tasks, jobs = TaskManagerStub(channel), JobManagerStub(channel)  # type: ignore[no-untyped-call]
+    tasks, jobs = TaskManagerStub(channel), JobManagerStub(channel)
 
     def make_query(*states: task_pb2.TaskState.ValueType) -> task_pb2.QueryRequest:
         return task_pb2.QueryRequest(jobId=ID, spec=task_pb2.QuerySpec(taskStates=states))
@@ -178,7 +179,8 @@ async def test_an_answer_serves_for_a_while(channel: grpc.aio.Channel, explain: 
 async def test_answers_grow_old_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer is requested again after two seconds; the cache has a bounded number of jobs."""
     now_s = 0.0
-    reasons = PendingReasons(None, lambda: now_s)  # type: ignore[arg-type]
+    channels: Any = None  # every request is answered here
+    reasons = PendingReasons(channels, lambda: now_s)
     asked: list[str] = []
 
     async def ask(job_id: str) -> Reasons:
@@ -188,8 +190,8 @@ async def test_answers_grow_old_and_are_bounded(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(reasons, "_ask", ask)
     monkeypatch.setattr("services.api.pending_reasons.JOBS_MAX", 2)
     for job_id in ("a", "a", "b", "c", "a"):
-        await reasons.of_job(job_id)  # type: ignore[arg-type]
+        await reasons.of_job(JobId(job_id))
     now_s = 2.0
-    await reasons.of_job("a")  # type: ignore[arg-type]
+    await reasons.of_job(JobId("a"))
 
     assert asked == ["a", "b", "c", "a", "a"]

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from google.protobuf.message import Message
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.schedule import schedule_pb2 as pb
@@ -177,8 +178,9 @@ async def test_what_cannot_be_is_refused(
     schedules: Any, kept: KeptSchedules, wanted: pb.CreateScheduleRequest, change: dict[str, Any], text: str
 ) -> None:
     """The error names the object and the rule, and nothing is stored."""
+    message: Message = wanted
     for name in change:
-        wanted.ClearField(name)  # type: ignore[arg-type]
+        message.ClearField(name)
     wanted.MergeFrom(pb.CreateScheduleRequest(**change))
 
     status, details = await expect_refusal(schedules.CreateSchedule(wanted))
@@ -231,7 +233,7 @@ async def test_steering(schedules: Any, kept: KeptSchedules) -> None:
     await schedules.ResumeSchedule(pb.ResumeScheduleRequest(name="report"))
     await schedules.TriggerSchedule(pb.TriggerScheduleRequest(name="report"))
     await schedules.TriggerSchedule(pb.TriggerScheduleRequest(name="report", overlap=pb.OVERLAP_ALLOW_ALL))
-    span = {"start_time": "2026-01-31T00:00:00Z", "end_time": "2026-01-31T01:00:00+01:00"}
+    span: dict[str, Any] = {"start_time": "2026-01-31T00:00:00Z", "end_time": "2026-01-31T01:00:00+01:00"}
     answer = await schedules.BackfillSchedule(pb.BackfillScheduleRequest(name="report", **span))
     await schedules.DeleteSchedule(pb.DeleteScheduleRequest(name="report"))
 
@@ -266,7 +268,7 @@ async def test_ranges_that_cannot_be_made_up_for(schedules: Any, start_time: str
 async def test_a_backfill_is_bounded(schedules: Any, kept: KeptSchedules) -> None:
     """A range with too many times starts no runs."""
     kept.time_count = BACKFILL_MAX + 1
-    span = {"start_time": "2026-01-31T00:00:00Z", "end_time": "2026-02-01T00:00:00Z"}
+    span: dict[str, Any] = {"start_time": "2026-01-31T00:00:00Z", "end_time": "2026-02-01T00:00:00Z"}
 
     reported = await expect_refusal(schedules.BackfillSchedule(pb.BackfillScheduleRequest(name="report", **span)))
 

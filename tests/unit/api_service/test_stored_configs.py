@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from peloton.api.convert import new_job_record
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.model.ids import new_job_id
 from peloton.model.job import JobRecord
 from services.api.calls import Calls
 from services.api.stored_configs import StoredConfig, StoredConfigs, answer
 from services.storage.storage import Storage
+from tests.present import require
 from tests.unit.api_service.story import ID, JOB, Config, create, end
 
 
@@ -63,7 +65,7 @@ async def test_each_is_read_once(records: Any, storage: Storage, calls: Calls, c
 async def test_what_is_kept_is_bounded(records: Any, storage: Storage, calls: Calls, config: Config) -> None:
     """The least recently used configuration is read again beyond the bound, and one above the bound is never cached."""
     jobs = [store_job(storage, config, name) for name in ("one", "two", "six")]
-    size = len(storage.configs.job_config(jobs[0].job_id, overrides=True).SerializeToString())  # type: ignore[union-attr]
+    size = len(require(storage.configs.job_config(jobs[0].job_id, overrides=True)).SerializeToString())
     configs = StoredConfigs(records, calls, bytes_max=size * 2 + size // 2)
     tiny = StoredConfigs(records, calls, bytes_max=1)
 
@@ -112,8 +114,10 @@ async def test_a_job_that_grows(jobs: Any, config: Config) -> None:
 @pytest.mark.parametrize("name", ["", "x" * 127, "x" * 128, "x" * 70_000])
 def test_answer(name: str) -> None:
     """The bytes equal a message with that configuration."""
-    info, config = job_pb2.JobInfo(id={"value": JOB}), job_pb2.JobConfig(name=name, instanceCount=1)
+    info, config = job_pb2.JobInfo(id=peloton_pb2.JobID(value=JOB)), job_pb2.JobConfig(name=name, instanceCount=1)
 
     wire = answer(info, StoredConfig(config.SerializeToString(), config.defaultConfig.resource, 0))
 
-    assert job_pb2.GetResponse.FromString(wire).jobInfo == job_pb2.JobInfo(id={"value": JOB}, config=config)
+    assert job_pb2.GetResponse.FromString(wire).jobInfo == job_pb2.JobInfo(
+        id=peloton_pb2.JobID(value=JOB), config=config
+    )

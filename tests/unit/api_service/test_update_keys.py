@@ -18,8 +18,8 @@ from tests.unit.api_service.services import ID, UNKNOWN, create, evolve, ranges,
 from tests.unit.api_service.story import JOB, NOW_NS, expect_refusal
 
 Status = grpc.StatusCode
-KEY = {"update_key": "deploy-1"}
-AT = {"job_id": ID, "version": version("1-1-1")}
+KEY: dict[str, Any] = {"update_key": "deploy-1"}
+AT: dict[str, Any] = {"job_id": ID, "version": version("1-1-1")}
 PULSED = stateless_pb2.UpdateSpec(batch_size=1, pulse_seconds=60)
 
 
@@ -61,7 +61,9 @@ async def test_a_key_in_other_words(v1: Any, storage: Storage) -> None:
         v1.ReplaceJob(svc.ReplaceJobRequest(**AT, spec=spec(image="web:3"), **KEY)),
         v1.ReplaceJob(svc.ReplaceJobRequest(**AT, spec=spec(image="web:2"), update_spec=PULSED, **KEY)),
         v1.PatchJob(svc.PatchJobRequest(**AT, spec=spec(image="web:2"), **KEY)),
-        v1.RestartJob(svc.RestartJobRequest(**AT, restart_spec={"ranges": ranges((0, 1))}, **KEY)),
+        v1.RestartJob(
+            svc.RestartJobRequest(**AT, restart_spec=stateless_pb2.RestartSpec(ranges=ranges((0, 1))), **KEY)
+        ),
     ]
     text = f"update key 'deploy-1' of job {JOB} belongs to another request, which led to version 2"
     for other in others:

@@ -45,7 +45,7 @@ async def service_database(database: Path, tmp_path_factory: pytest.TempPathFact
     """Return a template of which one instance may be unavailable."""
     wanted = spec()
     wanted.sla.maximum_unavailable_instances = 1
-    return await add_running_service(shutil.copy(database, tmp_path_factory.mktemp("service")), wanted)
+    return await add_running_service(Path(shutil.copy(database, tmp_path_factory.mktemp("service"))), wanted)
 
 
 async def test_stop_and_start(pods: Any, storage: Storage, wakes: RecordedWakes, running_service: str) -> None:
@@ -217,7 +217,12 @@ async def test_exchanges_with_a_command(pods: Any, storage: Storage, hosts: OneS
         svc.ExchangeWithCommandResponse(stdout=b"x", exit_code=0, wants_input=True),
     ] == said
     assert [(PodId(JOB, 0, 1), running.host, running.agent_id)] * 2 == hosts.asked
-    place = {"pod_id": str(PodId(JOB, 0, 1)), "hostname": running.host, "agent_id": running.agent_id, "session": "s"}
+    place: dict[str, Any] = {
+        "pod_id": str(PodId(JOB, 0, 1)),
+        "hostname": running.host,
+        "agent_id": running.agent_id,
+        "session": "s",
+    }
     command = hostmgr_pb2.CommandStart(container="main", argv=["sort", "-u"], has_input=True, has_terminal=True)
     assert [
         hostmgr_pb2.ExchangeWithCommandRequest(**place, start=command, columns=80, rows=25),

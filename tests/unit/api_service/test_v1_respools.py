@@ -15,6 +15,7 @@ from peloton.api.v0.host import host_pb2 as v0_host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2 as v0_host_svc_pb2
 from peloton.api.v0.host.svc import host_svc_pb2_grpc as v0_host_svc_pb2_grpc
 from peloton.api.v0.respool import respool_pb2 as v0
+from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.host import host_pb2
 from peloton.api.v1alpha.host.svc import host_svc_pb2
 from peloton.api.v1alpha.host.svc.host_svc_pb2_grpc import HostServiceStub
@@ -76,7 +77,7 @@ async def resmgr() -> AsyncIterator[tuple[ResourceManager, str]]:
     """Start a process that leads resmgr and hostmgr, and return its address."""
     servicer, server = ResourceManager(), grpc.aio.server()
     add_under_all_names(server, servicer, RESOURCE_MANAGER)
-    v0_host_svc_pb2_grpc.add_HostServiceServicer_to_server(HostService(), server)  # type: ignore[abstract]
+    v0_host_svc_pb2_grpc.add_HostServiceServicer_to_server(HostService(), server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     yield servicer, address
@@ -105,7 +106,7 @@ def servicer(resmgr: tuple[ResourceManager, str]) -> ResourceManager:
 
 
 def wire_id(value: str) -> Any:
-    return svc.GetResourcePoolRequest(respool_id={"value": value}).respool_id  # type: ignore[arg-type]
+    return svc.GetResourcePoolRequest(respool_id=peloton_pb2.ResourcePoolID(value=value)).respool_id
 
 
 async def test_create(respools: Any, servicer: ResourceManager) -> None:

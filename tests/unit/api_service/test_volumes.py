@@ -25,6 +25,7 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from peloton.model.volume import VolumeRecord, VolumeSpec, VolumeState
 from services.api import volume_service
+from services.storage.pods.host_pods import LaunchRow
 from services.storage.storage import Storage
 from services.storage.volumes import volumes as repository
 from tests.unit.api_service.fakes import RecordedWakes
@@ -48,7 +49,7 @@ def volumes(job: JobId, storage: Storage) -> list[VolumeRecord]:
     """Create the volumes of the instances 0 and 1, which are LAUNCHED on h1."""
     storage.admission.mark_pending(JOB, [(i, 1) for i in (0, 1)], 1)
     storage.admission.mark_ready([(JOB, 0, 2)])
-    rows = [(i, 1, "h1", "agent-1", {}) for i in (0, 1)]
+    rows: list[LaunchRow] = [(i, 1, "h1", "agent-1", {}) for i in (0, 1)]
     storage.host_pods.mark_launched(JOB, rows, NOW_NS, "main", dict.fromkeys((0, 1), VolumeSpec("data", 500)))
     return sorted(storage.volumes.page(), key=lambda volume: volume.instance_id)
 
@@ -158,7 +159,7 @@ async def test_tasks_and_pods_name_their_volumes(tasks: Any, pods: Any, config: 
     storage.pods.create(JOB, lambda _: None)
     storage.admission.mark_pending(JOB, [(0, 1)], 1)
     storage.admission.mark_ready([(JOB, 0, 1)])
-    rows = [(0, 1, "h1", "agent-1", {})]
+    rows: list[LaunchRow] = [(0, 1, "h1", "agent-1", {})]
     storage.host_pods.mark_launched(JOB, rows, NOW_NS, "main", {0: VolumeSpec("data", 500)})
     [volume] = storage.volumes.page()
 
