@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from peloton.api.v1alpha.pod import pod_pb2
 from services.aurorabridge.events import progress, publisher
 from services.aurorabridge.events.publisher import BUCKETS, QUEUE_MAX, Publisher
 from services.aurorabridge.method import Refusal
@@ -175,10 +176,10 @@ async def test_states_without_events(log: Log, proxy: Proxy, state: str) -> None
 async def test_events_that_can_never_be_published(log: Log, proxy: Proxy) -> None:
     """An event that the proxy refuses for its content, and a pod that has no TaskConfig, hold up no others."""
 
-    async def refusing(summary: object) -> object:
+    async def refusing(summary: pod_pb2.PodSummary) -> object:
         if "-2" in str(summary):
             raise Refusal("no tag")
-        return None if "-3" in str(summary) else await task_of(summary)  # type: ignore[arg-type]
+        return None if "-3" in str(summary) else await task_of(summary)
 
     log.append(pod(99))
     proxy.status_of = lambda task: 413 if task == name(1) else 200

@@ -26,13 +26,17 @@ def make_tasks() -> Tasks:
     )
     spec = job_spec_of(update_request(task), "pool", None)
     job = reads.Job(job_id="91b1b8e5-2ba8-41e7-bc23-0242ac11000d", spec=spec)
-    events = [(1, "PENDING", ""), (2, "RUNNING", "started → ü"), (3, "KILLED", "")]
+    events = [
+        (1, pod_pb2.POD_STATE_PENDING, ""),
+        (2, pod_pb2.POD_STATE_RUNNING, "started → ü"),
+        (3, pod_pb2.POD_STATE_KILLED, ""),
+    ]
     wire = reads.ListPodsResponse(
         job=[0, 0, 0],
         instance=[0, 7, 100_000],
         run=[2, 1, 2**40],
         previous_run=[1, 0, 2**40 - 1],
-        state=["POD_STATE_RUNNING", "POD_STATE_KILLED", "POD_STATE_PENDING"],
+        state=[pod_pb2.POD_STATE_RUNNING, pod_pb2.POD_STATE_KILLED, pod_pb2.POD_STATE_PENDING],
         host=[0, 0, 1],
         agent_id=[2, 1, 1],
         config_version=[1, 1, 2],
@@ -40,7 +44,7 @@ def make_tasks() -> Tasks:
         event_count=[2, 3, 0],
         event=[0, 1, 0, 1, 2],
         texts=["höst", "", "agent"],
-        events=[reads.PodEvent(time_s=at, state=f"POD_STATE_{state}", message=text) for at, state, text in events],
+        events=[reads.PodEvent(time_s=at, state=state, message=text) for at, state, text in events],
     )
     tasks = Tasks(())
     tasks.add(PodBatch(wire, [job], [spec.default_spec, pod_pb2.PodSpec()]))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
+from peloton.model.aurora_update import PULSE, START_PULSED
 from services.aurorabridge import states
-from services.aurorabridge.mapping.opaque import PULSE, ROLLBACK, START_PULSED, Opaque
+from services.aurorabridge.mapping.opaque import ROLLBACK, Opaque
 from services.aurorabridge.method import Refusal
 from services.aurorabridge.thrift import api
 
@@ -103,7 +106,7 @@ def test_status_of_a_pod(state: str, status: str | None) -> None:
 def test_state_of_pods_with_a_status(status: str, state: str) -> None:
     """Every status that a query names stands for a state of pods."""
     found = states.pod_state(getattr(api.ScheduleStatus, status))
-    assert f"POD_STATE_{state}" == pod_pb2.PodState.Name(found)
+    assert f"POD_STATE_{state}" == pod_pb2.PodState.Name(cast("Any", found))
 
 
 def test_unknown_numbers_are_refused() -> None:

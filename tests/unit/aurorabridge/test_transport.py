@@ -141,7 +141,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("headers", "status", "text"), FAULTS.values(), ids=[*FAULTS])
-def test_errors_of_the_transport_are_statuses_with_a_text(headers: dict[str, str], status: int, text: str) -> None:
+def test_errors_of_the_transport_are_statuses_with_a_text(headers: dict[str, Any], status: int, text: str) -> None:
     """Each has a status of HTTP other than 200 and says what is wrong."""
     answer = post_bare(**headers)
 

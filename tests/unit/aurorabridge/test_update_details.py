@@ -10,13 +10,15 @@ import pytest
 from peloton.api.private import bulk_reads_pb2 as reads
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod.pod_pb2 import InstanceIDRange
+from peloton.model.aurora_update import PULSE, START_PULSED
 from services.aurorabridge import update_details
-from services.aurorabridge.mapping.opaque import PULSE, ROLLBACK, START_PULSED, Opaque
+from services.aurorabridge.mapping.opaque import ROLLBACK, Opaque
 from services.aurorabridge.thrift import api
 from services.aurorabridge.update_details import is_wanted, list_details, newest_first
 
 JOB = api.JobKey(role="maps", environment="prod", name="web")
-Events = Iterable[tuple[int, str] | tuple[int, str, list[tuple[int, int]]]]
+Event = tuple[int, str] | tuple[int, str, list[tuple[int, int]]]
+Events = Iterable[Event]
 UPDATE = stateless_pb2.WORKFLOW_TYPE_UPDATE
 
 
@@ -24,11 +26,15 @@ def spans(*pairs: tuple[int, int]) -> list[InstanceIDRange]:
     return [InstanceIDRange(**{"from": first, "to": last}) for first, last in pairs]
 
 
+def number(state: str) -> stateless_pb2.WorkflowState.ValueType:
+    return stateless_pb2.WorkflowState.Value(f"WORKFLOW_STATE_{state}")
+
+
 def make_update(events: Events, opaque: Opaque | None = None, **fields: Any) -> reads.Update:
     """Return an update with events ``(second, state, instances)``, whose last one of the update is its state."""
-    named = [(time_s, f"WORKFLOW_STATE_{state}", list(*more)) for time_s, state, *more in events]
+    named = [(event[0], number(event[1]), event[2] if len(event) == 3 else []) for event in events]
     wire = [reads.UpdateEvent(time_s=time_s, state=state, instances=spans(*on)) for time_s, state, on in named]
-    last = next((state for _, state, on in reversed(named) if not on), "WORKFLOW_STATE_INITIALIZED")
+    last = next((state for _, state, on in reversed(named) if not on), number("INITIALIZED"))
     opaque = opaque or Opaque("u1", message="go")
     return reads.Update(type=UPDATE, state=last, opaque_data=opaque.encode(), events=wire, **fields)
 
@@ -78,7 +84,7 @@ def test_a_finished_update() -> None:
 
 def test_events_of_instances() -> None:
     """Events are sorted by time, do not repeat a state, and are counted without being made."""
-    events = [
+    events: list[Event] = [
         (1, "INITIALIZED", [(0, 1)]),
         (1, "INITIALIZED"),
         (2, "ROLLING_FORWARD", [(0, 0)]),
@@ -141,7 +147,7 @@ def test_statuses_and_messages(events: Events, actions: tuple[str, ...], expecte
 def test_initial_state_has_the_metadata_before() -> None:
     """Instances of an update had the metadata of the update before, also when a restart came between."""
     older = make_update([(1, "SUCCEEDED")], Opaque("u1", metadata=(("v", "1"),)), added=spans((0, 5)))
-    restart = reads.Update(type=stateless_pb2.WORKFLOW_TYPE_RESTART, state="WORKFLOW_STATE_SUCCEEDED")
+    restart = reads.Update(type=stateless_pb2.WORKFLOW_TYPE_RESTART, state=number("SUCCEEDED"))
     changes = {"updated": spans((0, 1), (3, 3)), "removed": spans((4, 5)), "added": spans((6, 6))}
     newer = make_update([(9, "SUCCEEDED")], Opaque("u2", metadata=(("v", "2"),)), **changes)
     found = list_details(JOB, [newer, restart, older])
@@ -156,8 +162,13 @@ def test_initial_state_has_the_metadata_before() -> None:
 
 def test_a_manual_rollback_is_joined_to_its_update() -> None:
     """One entry remains: the rollback's status, the start of the update, and the events of both but the abortion."""
-    forward = [(1, "ROLLING_FORWARD"), (1, "ROLLING_FORWARD", [(0, 0)]), (5, "ABORTED")]
-    back = [(5, "ROLLING_FORWARD"), (6, "ROLLING_FORWARD", [(0, 0)]), (7, "SUCCEEDED", [(0, 0)]), (8, "SUCCEEDED")]
+    forward: list[Event] = [(1, "ROLLING_FORWARD"), (1, "ROLLING_FORWARD", [(0, 0)]), (5, "ABORTED")]
+    back: list[Event] = [
+        (5, "ROLLING_FORWARD"),
+        (6, "ROLLING_FORWARD", [(0, 0)]),
+        (7, "SUCCEEDED", [(0, 0)]),
+        (8, "SUCCEEDED"),
+    ]
     update = make_update(forward, Opaque("u1", (), (("v", "2"),), "go"), updated=spans((0, 3)))
     rollback = make_update(back, Opaque("u1", (ROLLBACK,), (("v", "2"),), "go"), updated=spans((0, 0)))
     [found] = list_details(JOB, [rollback, update])
