@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from peloton.api import service_names
 from peloton.api.limits import _CONNECTION_WORDS
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.lookup import lookup_pb2
 from peloton.api.v0.update.svc import update_svc_pb2
@@ -55,7 +56,7 @@ SERVICES = {
 }
 
 Status = tuple[grpc.StatusCode, str] | tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]
-Answer = Message | Status | Callable[[Any], Message | Status] | list[Message | Status]
+Answer = Message | Status | Callable[[Any], Message | Status] | Sequence[Message | Status]
 
 
 class Call(NamedTuple):
@@ -108,7 +109,7 @@ class FakeApi:
             return self.stream(answer, context)
         return answer
 
-    def stream(self, answers: list[Message | Status], context: Any) -> Iterator[Message]:
+    def stream(self, answers: Sequence[Message | Status], context: Any) -> Iterator[Message]:
         for answer in answers:
             if isinstance(answer, tuple):
                 context.set_trailing_metadata(trailing_metadata(answer))
@@ -125,7 +126,9 @@ class FakeApi:
 
 def find_by_id(request: lookup_pb2.FindJobsRequest) -> lookup_pb2.FindJobsResponse:
     """Answers a lookup with one job that has the requested id, unless a test sets another answer."""
-    return lookup_pb2.FindJobsResponse(jobs=[lookup_pb2.FoundJob(id={"value": request.text}, name=request.text)])
+    return lookup_pb2.FindJobsResponse(
+        jobs=[lookup_pb2.FoundJob(id=peloton_pb2.JobID(value=request.text), name=request.text)]
+    )
 
 
 class Servicer:

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from cli import admin_deploy, deployed
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as job
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
@@ -37,7 +38,9 @@ class Services:
         for name, method in methods.items():
             api.answers[f"services.{name}"] = [method]
         api.answers["services.ListPods"] = [[]]
-        api.answers["respools.LookupResourcePoolID"] = [respool_pb2.LookupResponse(id={"value": "p"})]
+        api.answers["respools.LookupResourcePoolID"] = [
+            respool_pb2.LookupResponse(id=peloton_pb2.ResourcePoolID(value="p"))
+        ]
 
     def put(self, request: Any) -> Any:
         count = request.spec.instance_count
@@ -132,12 +135,14 @@ def test_a_virtual_cluster_needs_no_file(
 ) -> None:
     """The command makes a pool with a reservation for the pods; the address follows from the name."""
     monkeypatch.setattr(admin_deploy, "state_folder", lambda: tmp_path)
-    found, missing = respool_pb2.LookupResponse(id={"value": "p"}), respool_pb2.LookupResponse()
+    found, missing = respool_pb2.LookupResponse(id=peloton_pb2.ResourcePoolID(value="p")), respool_pb2.LookupResponse()
     api.answers["respools.LookupResourcePoolID"] = [missing, found]
     root = respool_pb2.GetResponse()
     root.poolinfo.config.resources.add(kind="cpu", reservation=12, limit=12)
     api.answers["respools.GetResourcePool"] = [root]
-    api.answers["respools.CreateResourcePool"] = [respool_pb2.CreateResponse(result={"value": "p"})]
+    api.answers["respools.CreateResourcePool"] = [
+        respool_pb2.CreateResponse(result=peloton_pb2.ResourcePoolID(value="p"))
+    ]
     done = run("admin deploy --simulate 1000")
     [request] = api.requests("respools.CreateResourcePool")
 

@@ -11,6 +11,7 @@ import sys
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
@@ -189,9 +190,9 @@ def test_a_pool_without_amounts_is_in_the_table(run: Run, api: FakeApi) -> None:
 
 
 def print_lines(renderable: RenderableType, width: int) -> list[str]:
-    console = Console(file=StringIO(), width=width)
-    console.print(renderable)
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+    out = StringIO()
+    Console(file=out, width=width).print(renderable)
+    return out.getvalue().splitlines()
 
 
 def test_bars() -> None:
@@ -298,10 +299,10 @@ def test_an_interrupt_while_the_screen_starts(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Live, "start", interrupt)
-    client = SimpleNamespace(explain=SimpleNamespace(PoolTree=lambda _: tree()))
+    settings: Any = SimpleNamespace(client=SimpleNamespace(explain=SimpleNamespace(PoolTree=lambda _: tree())))
 
     with pytest.raises(KeyboardInterrupt):
-        watch_bars(SimpleNamespace(client=client), 1)  # type: ignore[arg-type]
+        watch_bars(settings, 1)
 
     assert capsys.readouterr().out.endswith("\x1b[?25h\x1b[?1049l")
 

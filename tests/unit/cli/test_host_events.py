@@ -17,7 +17,7 @@ from tests.unit.cli.fake_api import FakeApi
 AVOIDED, LEFT = pb.HOST_EVENT_KIND_AVOIDED, pb.HOST_EVENT_KIND_LEFT
 
 
-def an_event(number: int, kind: pb.HostEventKind = LEFT, until: str = "") -> pb.HostEvent:
+def an_event(number: int, kind: pb.HostEventKind.ValueType = LEFT, until: str = "") -> pb.HostEvent:
     return pb.HostEvent(
         number=number, hostname="h1", kind=kind, text=f"Event {number}", time="2026-01-02T03:04:05.6Z", until=until
     )

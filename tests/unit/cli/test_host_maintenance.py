@@ -103,7 +103,7 @@ def test_verbs(verb: str, run: Run, api: FakeApi) -> None:
 
 
 HOSTS = host_svc_pb2.QueryHostsResponse(
-    host_infos=[{"hostname": f"node-{i}", "cluster": "east" if i else "west"} for i in range(3)]
+    host_infos=[host_pb2.HostInfo(hostname=f"node-{i}", cluster="east" if i else "west") for i in range(3)]
 )
 
 

@@ -15,7 +15,7 @@ from tests.unit.cli.fake_api import FakeApi
 
 def moving(name: str, state: str, goal: str = "DOWN", **more: Any) -> pb.HostMaintenance:
     number = host_pb2.HostState.Value
-    states = {"state": number(f"HOST_STATE_{state}"), "goal_state": number(f"HOST_STATE_{goal}")}
+    states: dict[str, Any] = {"state": number(f"HOST_STATE_{state}"), "goal_state": number(f"HOST_STATE_{goal}")}
     return pb.HostMaintenance(hostname=name, to_pool="batch", **states, **more)
 
 

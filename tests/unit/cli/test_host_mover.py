@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import grpc
 
@@ -12,16 +13,19 @@ from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
 
 WHY = "pods of services wait for 2 hosts"
-SHIFT = {"source": "batch", "destination": "services", "host_count": 2, "rule": "WAITING", "reason": WHY}
+SHIFT: dict[str, Any] = {
+    "source": "batch",
+    "destination": "services",
+    "host_count": 2,
+    "rule": "WAITING",
+    "reason": WHY,
+}
 SEEN = pb.QueryResponse(
     on=True,
-    pools=[
-        pb.Pool(
+    pools=[pb.Pool(
             name="services", takes=True, host_count=3, minimum=1, used_percent=97, waiting_count=2,
             lent={"batch": 2}, state="has lacked hosts for 12 s",
-        ),
-        pb.Pool(name="batch", host_count=5, minimum=8, used_percent=40),
-    ],
+        ), pb.Pool(name="batch", host_count=5, minimum=8, used_percent=40)],
     planned=[pb.Shift(**SHIFT)],
     made=[pb.Shift(**SHIFT, hostnames=["h1", "h2"], time="2026-01-01T00:00:00Z")],
 )  # fmt: skip

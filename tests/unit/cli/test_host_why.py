@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
@@ -13,9 +14,9 @@ from tests.unit.cli.fake_api import FakeApi
 FLAPS = "after it was gone and came back 3 times within 40 s, until 2026-11-22 10:00:00 UTC"
 
 
-def answer(api: FakeApi, *drains: maintenance_pb2.HostMaintenance, **info: object) -> None:
+def answer(api: FakeApi, *drains: maintenance_pb2.HostMaintenance, **info: Any) -> None:
     amounts = {"capacity": host_pb2.HostAmounts(cpu=8, memory_mib=4096), "free": host_pb2.HostAmounts(cpu=2.5)}
-    known = host_pb2.HostInfo(hostname="h1", **{"state": host_pb2.HOST_STATE_UP, **amounts, **info})  # type: ignore[arg-type]
+    known = host_pb2.HostInfo(hostname="h1", **{"state": host_pb2.HOST_STATE_UP, **amounts, **info})
     api.answers["hosts.QueryHosts"] = [host_svc_pb2.QueryHostsResponse(host_infos=[known])]
     api.answers["maintenance.Query"] = [maintenance_pb2.QueryResponse(hosts=drains)]
 

@@ -159,7 +159,7 @@ def test_follow_waits_for_the_files_of_a_run_that_has_just_come_to_its_host(
     )
     sandboxes.files = {f"{folder(0, 1)}/stdout": b"here\n"}
     api.answers["tasks.BrowseSandbox"] = [missing, found]
-    api.answers["tasks.List"] = [tasks((0, "RUNNING", 1))] * 3 + [tasks((0, "SUCCEEDED", 1))]
+    api.answers["tasks.List"] = [*[tasks((0, "RUNNING", 1))] * 3, tasks((0, "SUCCEEDED", 1))]
     api.answers["jobs.Get"] = [job_in("SUCCEEDED")]
 
     result = run(f"job logs {JOB} -f --no-prefix")

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import click
 import grpc
 import pytest
 from click.testing import CliRunner
@@ -49,7 +50,7 @@ def test_every_command_has_help() -> None:
     assert [path for path in OURS if not COMMANDS[path][0].get_short_help_str()] == []
     undescribed = [
         f"{path} {param.name}" for path in OURS for param in COMMANDS[path][0].get_params(COMMANDS[path][1])
-        if param.param_type_name == "option" and not param.hidden and not param.help  # type: ignore[attr-defined]
+        if isinstance(param, click.Option) and not param.hidden and not param.help
     ]  # fmt: skip
     assert undescribed == []
 
@@ -302,7 +303,12 @@ def test_a_reader_that_leaves_is_not_reported() -> None:
 def test_local_parts_are_those_of_the_first_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """``peloton up`` with several APIs prints all addresses; the control port is found by the first one."""
     asked: list[int] = []
-    monkeypatch.setattr("services.lab.local.control.call", lambda port, *_: asked.append(port) or [])
+
+    def call(port: int, *_: object) -> list[object]:
+        asked.append(port)
+        return []
+
+    monkeypatch.setattr("services.lab.local.control.call", call)
 
     result = CliRunner().invoke(peloton, ["--address", "localhost:25397,localhost:24221", "local", "status"])
 

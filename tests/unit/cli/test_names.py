@@ -24,12 +24,14 @@ FIRST = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
 SECOND = "91b1c0de-2ba8-11e7-bc23-0242ac11000d"
 
 
-def make_found_job(job_id: str, state: int = job_pb2.RUNNING, name: str = "etl") -> lookup_pb2.FoundJob:
+def make_found_job(
+    job_id: str, state: job_pb2.JobState.ValueType = job_pb2.RUNNING, name: str = "etl"
+) -> lookup_pb2.FoundJob:
     return lookup_pb2.FoundJob(
         id=peloton_pb2.JobID(value=job_id),
         name=name,
         poolPath="/eng/maps",
-        state=state,  # type: ignore[arg-type]
+        state=state,
         creationTime="2026-11-20T10:00:00.25Z",
     )
 
@@ -82,14 +84,16 @@ def test_of_jobs_with_a_name_the_living_one_is_meant(run: Run, api: FakeApi, wor
         ("91b1", (job_pb2.RUNNING, job_pb2.FAILED)),
     ],
 )
-def test_what_is_ambiguous_is_listed(run: Run, api: FakeApi, word: str, states: Sequence[int]) -> None:
+def test_what_is_ambiguous_is_listed(
+    run: Run, api: FakeApi, word: str, states: Sequence[job_pb2.JobState.ValueType]
+) -> None:
     """The error lists each job on a line; the jobs beyond the bound are not counted."""
     api.answers["lookup.FindJobs"] = [
         answer(make_found_job(FIRST, states[0]), make_found_job(SECOND, states[1]), more=True)
     ]
     result = run(f"job refresh {word}")
 
-    first, second = map(job_pb2.JobState.Name, states)  # type: ignore[arg-type]
+    first, second = map(job_pb2.JobState.Name, states)
     assert (1, "", []) == (result.exit_code, result.stdout, list_refreshed(api))
     assert result.stderr.splitlines() == [
         f"'{word}' may be one of several jobs: name it by its id",

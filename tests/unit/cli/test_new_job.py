@@ -7,8 +7,10 @@ from pathlib import Path
 import grpc
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2 as explain
 from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha import peloton_pb2 as v1_peloton_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
@@ -74,8 +76,8 @@ def test_a_new_job_that_fits_no_host_is_warned_of(
     file = tmp_path / "job.yaml"
     file.write_text("name: hello\n")
     api.answers["respools.LookupResourcePoolID"] = [pool_answer()]
-    api.answers["jobs.Create"] = [job_pb2.CreateResponse(jobId={"value": "j1"})]  # type: ignore[arg-type]
-    api.answers["services.CreateJob"] = [svc.CreateJobResponse(job_id={"value": "j1"})]  # type: ignore[arg-type]
+    api.answers["jobs.Create"] = [job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value="j1"))]
+    api.answers["services.CreateJob"] = [svc.CreateJobResponse(job_id=v1_peloton_pb2.JobID(value="j1"))]
     why = explain.JobWhyResponse()
     why.reasons.add(rule=explain.RULE_FITS_NO_HOST, text="instance 0 fits no host: no host has cpu 7")
     why.reasons.add(rule=explain.RULE_NEXT_CYCLE, text="1 instance about to be queued")

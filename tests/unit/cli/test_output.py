@@ -25,7 +25,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_api import FakeApi
+from tests.unit.cli.fake_api import Answer, FakeApi
 from tests.unit.cli.test_job import pool_answer
 
 JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
@@ -40,9 +40,10 @@ ID_TABLES = {
 
 
 def drawn(table: Table[Any], row: list[str], width: int) -> list[str]:
-    console = Console(file=StringIO(), width=width)
+    out = StringIO()
+    console = Console(file=out, width=width)
     print_terminal_table(table, [row], console)
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+    return out.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
@@ -95,7 +96,7 @@ def test_forms_of_a_list(run: Run, api: FakeApi, line: str) -> None:
     assert "j1\nj2\n" == run(f"-o name {line}").stdout
 
 
-EMPTY = {
+EMPTY: dict[str, tuple[str, Answer, str]] = {
     "job list": ("jobs.Query", job_pb2.QueryResponse(), "results"),
     "job stateless list": ("services.ListJobs", [], "jobs"),
     "task list j": ("tasks.Query", task_pb2.QueryResponse(), "records"),
@@ -109,7 +110,7 @@ EMPTY = {
 def test_an_empty_list_is_a_list(run: Run, api: FakeApi, line: str) -> None:
     """JSON of an empty list has its key."""
     method, answer, key = EMPTY[line.replace("task query", "task list")]
-    api.answers[method] = [answer]  # type: ignore[list-item]
+    api.answers[method] = [answer]
 
     assert [] == json.loads(run(f"{line} --json").stdout)[key]
 

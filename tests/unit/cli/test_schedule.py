@@ -12,6 +12,7 @@ import pytest
 from click.testing import Result
 
 from cli.job.schedule import duration_text, times_text
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.schedule import schedule_pb2 as pb
@@ -53,7 +54,9 @@ def words_of(line: str) -> str:
 
 @pytest.fixture
 def file(tmp_path: Path, api: FakeApi) -> Path:
-    api.answers["respools.LookupResourcePoolID"] = [respool_pb2.LookupResponse(id={"value": POOL})]
+    api.answers["respools.LookupResourcePoolID"] = [
+        respool_pb2.LookupResponse(id=peloton_pb2.ResourcePoolID(value=POOL))
+    ]
     path = tmp_path / "job.yaml"
     path.write_text("name: report\ninstanceCount: 2\n")
     return path
@@ -69,7 +72,7 @@ def test_create_sends_all_options(api: FakeApi, run: Run, file: Path) -> None:
     result = run(*words)
 
     assert (0, "Schedule report created: next at 2026-11-27T05:00:00Z\n") == (result.exit_code, result.stdout)
-    config = job_pb2.JobConfig(name="report", instanceCount=2, respoolID={"value": POOL})
+    config = job_pb2.JobConfig(name="report", instanceCount=2, respoolID=peloton_pb2.ResourcePoolID(value=POOL))
     times = pb.Times(
         crons=["0 6 * * 1-5", "@daily"], time_zone="Europe/Berlin", interval_s=21_600, offset_s=60, jitter_s=30
     )

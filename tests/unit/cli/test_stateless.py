@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
@@ -267,10 +268,10 @@ def test_replace_does_not_ask_a_program(run: Run, api: FakeApi, file: Path, flag
 # Roll back.
 
 
-def workflows(*statuses: object) -> svc.ListJobWorkflowsResponse:
+def workflows(*statuses: stateless_pb2.WorkflowStatus) -> svc.ListJobWorkflowsResponse:
     response = svc.ListJobWorkflowsResponse()
     for status in statuses:
-        response.workflow_infos.add().status.CopyFrom(status)  # type: ignore[arg-type]
+        response.workflow_infos.add().status.CopyFrom(status)
     return response
 
 
@@ -288,7 +289,9 @@ BEFORE = {
 
 
 @pytest.mark.parametrize(("known", "expected"), BEFORE.values(), ids=BEFORE.keys())
-def test_rollback_finds_the_version_before(run: Run, api: FakeApi, known: tuple[object, ...], expected: str) -> None:
+def test_rollback_finds_the_version_before(
+    run: Run, api: FakeApi, known: tuple[stateless_pb2.WorkflowStatus, ...], expected: str
+) -> None:
     """The job returns to the newest version that a change of the spec left in force."""
     old = svc.GetJobResponse()
     old.job_info.spec.CopyFrom(spec(command="old"))
@@ -318,10 +321,14 @@ NO_WAY_BACK = {
 
 @pytest.mark.parametrize(("latest", "known", "expected"), NO_WAY_BACK.values(), ids=NO_WAY_BACK.keys())
 def test_rollback_without_an_older_version(
-    run: Run, api: FakeApi, latest: object, known: tuple[object, ...], expected: str
+    run: Run,
+    api: FakeApi,
+    latest: stateless_pb2.WorkflowStatus | None,
+    known: tuple[stateless_pb2.WorkflowStatus, ...],
+    expected: str,
 ) -> None:
     """The command says that there is no older version, and changes nothing."""
-    api.answers["services.GetJob"] = [job_answer(update=latest)]  # type: ignore[arg-type]
+    api.answers["services.GetJob"] = [job_answer(update=latest)]
     api.answers["services.ListJobWorkflows"] = [workflows(*known)]
     result = run(f"job stateless rollback {JOB}")
     assert (1, f"job {JOB} {expected}\n", []) == (

@@ -2,9 +2,11 @@
 commands."""
 
 import json
+from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -12,7 +14,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_api import FakeApi, because
+from tests.unit.cli.fake_api import FakeApi, Status, because
 from tests.unit.cli.service_answers import JOB, job_answer, pool_answer, spec, version, workflow_status
 
 STALE_TEXT = "failed to pause workload: code:aborted message:unexpected entity version"
@@ -32,15 +34,16 @@ WRITES = {
 }  # fmt: skip
 
 
-def answer_of(kind: type) -> object:
-    return kind(version=version("1-2-1"))
+def answer_of(kind: type[Any]) -> Message:
+    answer: Message = kind(version=version("1-2-1"))
+    return answer
 
 
 @pytest.mark.parametrize("verb", WRITES)
 def test_a_given_version_is_sent(run: Run, api: FakeApi, verb: str) -> None:
     """The command reads nothing if the version is given."""
     method, kind, text = WRITES[verb]
-    api.answers[f"services.{method}"] = [answer_of(kind)]  # type: ignore[list-item]
+    api.answers[f"services.{method}"] = [answer_of(kind)]
     result = run(f"job stateless {verb} {JOB} 1-1-1")
     assert (0, f"{text}\n") == (result.exit_code, result.stdout)
     request = api.requests(f"services.{method}")[0]
@@ -52,7 +55,7 @@ def test_the_current_version_is_read_again_when_another_user_was_faster(run: Run
     """The version defaults to the current one, even if another client changes the job in between."""
     method, kind, _ = WRITES[verb]
     api.answers["services.GetJob"] = [job_answer("1-1-1"), job_answer("1-1-2")]
-    api.answers[f"services.{method}"] = [STALE, answer_of(kind)]  # type: ignore[list-item]
+    api.answers[f"services.{method}"] = [STALE, answer_of(kind)]
     result = run(f"job stateless {verb} {JOB} --json")
     assert {"version": {"value": "1-2-1"}} == json.loads(result.stdout)
     assert ["1-1-1", "1-1-2"] == [request.version.value for request in api.requests(f"services.{method}")]
@@ -78,7 +81,7 @@ def test_an_update_that_has_ended_is_not_steered(run: Run, api: FakeApi, verb: s
     """The API accepts the call and changes nothing, and the command says so."""
     method, kind, text = WRITES[verb]
     api.answers["services.GetJob"] = [job_answer(update=workflow_status(state)) for state in ("ABORTED", "PAUSED")]
-    api.answers[f"services.{method}"] = [answer_of(kind)]  # type: ignore[list-item]
+    api.answers[f"services.{method}"] = [answer_of(kind)]
     assert (
         "The update had ended before: ABORTED. New EntityVersion: 1-2-1\n" == run(f"job stateless {verb} {JOB}").stdout
     )
@@ -205,8 +208,11 @@ def test_list_prints_a_table_newest_first(run: Run, api: FakeApi) -> None:
 
 def test_a_list_that_breaks_off(run: Run, api: FakeApi) -> None:
     """An incomplete list is an error, not a table."""
-    stream = [svc.ListJobsResponse(jobs=[summary()]), (grpc.StatusCode.INTERNAL, "storage is away")]
-    api.answers["services.ListJobs"] = [stream]  # type: ignore[list-item]
+    stream: list[Message | Status] = [
+        svc.ListJobsResponse(jobs=[summary()]),
+        (grpc.StatusCode.INTERNAL, "storage is away"),
+    ]
+    api.answers["services.ListJobs"] = [stream]
     result = run("job stateless list")
     assert (1, "", "storage is away (INTERNAL)\n") == (result.exit_code, result.stdout, result.stderr)
 

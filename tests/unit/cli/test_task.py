@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
@@ -177,9 +178,9 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("line", "method", "answer", "text"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_errors_in_responses(run: Run, api: FakeApi, line: str, method: str, answer: object, text: str) -> None:
+def test_errors_in_responses(run: Run, api: FakeApi, line: str, method: str, answer: Message, text: str) -> None:
     """Each error inside a response is one line on standard error and exit code 1; --json prints the response too."""
-    api.answers[f"tasks.{method}"] = [answer]  # type: ignore[list-item]
+    api.answers[f"tasks.{method}"] = [answer]
     plain, as_json = run(f"task {line}"), run(f"--json task {line}")
     assert (1, "", f"{text}\n") == (plain.exit_code, plain.stdout, plain.stderr)
     assert (1, True) == (as_json.exit_code, bool(json.loads(as_json.stdout)))
@@ -226,9 +227,9 @@ SIMPLE = {
 
 
 @pytest.mark.parametrize(("line", "method", "answer", "text"), SIMPLE.values(), ids=SIMPLE.keys())
-def test_restart_refresh_cache(run: Run, api: FakeApi, line: str, method: str, answer: object, text: str) -> None:
+def test_restart_refresh_cache(run: Run, api: FakeApi, line: str, method: str, answer: Message, text: str) -> None:
     """The commands print their result or the answer."""
-    api.answers[f"tasks.{method}"] = [answer]  # type: ignore[list-item]
+    api.answers[f"tasks.{method}"] = [answer]
     result = run(f"task {line}")
     assert (0, text) == (result.exit_code, result.stdout)
 

@@ -168,10 +168,11 @@ def test_commands_that_print_logs(
 
 def test_pictures_of_rich() -> None:
     """Styles and controls of Rich itself pass."""
-    drawn_on = Console(file=StringIO(), force_terminal=True, color_system="standard", width=80)
+    out = StringIO()
+    drawn_on = Console(file=out, force_terminal=True, color_system="standard", width=80)
     drawn_on.print(terminal.Visible(Text(EVIL, style="red")))
 
-    shown = drawn_on.file.getvalue()  # type: ignore[attr-defined]
+    shown = out.getvalue()
     assert shown.startswith("\x1b[31ma\\x1b[31m")
     assert "\u202e" not in shown
     assert is_printable(shown.replace("\x1b[31m", "").replace("\x1b[0m", ""), "\n")

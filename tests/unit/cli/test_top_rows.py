@@ -236,7 +236,7 @@ def test_hosts_are_found_by_labels() -> None:
 def test_hosts_have_a_bound() -> None:
     """The table has the first hosts up to the bound, and the total."""
     answer = host_svc_pb2.QueryHostsResponse(
-        host_infos=[host_pb2.HostInfo(hostname=f"h{n}", state=2) for n in range(ROWS_MAX + 5)]  # type: ignore[arg-type]
+        host_infos=[host_pb2.HostInfo(hostname=f"h{n}", state=host_pb2.HOST_STATE_UP) for n in range(ROWS_MAX + 5)]
     )
     grid = host_grid(answer, HOST_ORDERS[1], "")
 
@@ -258,15 +258,15 @@ def test_pods_of_a_host_are_found() -> None:
 # The overview.
 
 
-def make_overview(whole: overview_pb2.GetOverviewResponse | None = None, **parts: Part[object]) -> Overview:
+def make_overview(whole: overview_pb2.GetOverviewResponse | None = None, **parts: Any) -> Overview:
     others = {
         "tree": Part(tree()),
         "failed": Part(table_pb2.ListJobsResponse()),
     }
-    return Overview(whole or overview(), **{**others, **parts})  # type: ignore[arg-type]
+    return Overview(whole or overview(), **{**others, **parts})
 
 
-FAILED = table_pb2.ListJobsRequest(filter={"states": [job_pb2.JobState.Value("FAILED")]})
+FAILED = table_pb2.ListJobsRequest(filter=table_pb2.JobFilter(states=[job_pb2.JobState.Value("FAILED")]))
 
 
 def test_the_worst_comes_first() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 import pytest
 
@@ -15,10 +17,10 @@ JOB = "91b1b8e5-2ba8-11e7-bc23-0242ac11000d"
 IDS = [f"00000000-0000-4000-8000-00000000000{digit}" for digit in range(2)]
 
 
-def info(number: int, **fields: object) -> pb.PersistentVolumeInfo:
+def info(number: int, **fields: Any) -> pb.PersistentVolumeInfo:
     return pb.PersistentVolumeInfo(
         id=peloton_pb2.VolumeID(value=IDS[number]), jobId=peloton_pb2.JobID(value=JOB), instanceId=number,
-        createTime="2026-01-02T03:04:05.678Z", **fields,  # type: ignore[arg-type]
+        createTime="2026-01-02T03:04:05.678Z", **fields,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
 from peloton.client import NO_RETRIES, Client
 from peloton.errors import Reason
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_api import FakeApi, because
+from tests.unit.cli.fake_api import Answer, FakeApi, because
 from tests.unit.cli.service_answers import JOB, version, workflow_status
 
 CANCELLED = (grpc.StatusCode.CANCELLED, "watch cancelled: task_1")
@@ -129,8 +129,8 @@ def run_watch(api: FakeApi) -> tuple[list[int], list[str], list[float]]:
 @pytest.mark.parametrize("end", [OVERFLOW, AWAY])
 def test_a_watch_that_was_cut_off_goes_on(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
     """The watch resumes from the last revision after an overflow or an outage, says so, and loses no change."""
-    streams = [[begin_answer(5), pod_change(7), end], end, [begin_answer(7), pod_change(8), CANCELLED]]
-    api.answers["watches.Watch"] = streams  # type: ignore[assignment]
+    streams: list[Answer] = [[begin_answer(5), pod_change(7), end], end, [begin_answer(7), pod_change(8), CANCELLED]]
+    api.answers["watches.Watch"] = streams
     revisions, said, slept = run_watch(api)
     assert [5, 7, 7, 8] == revisions
     assert [0, 7, 7] == [request.start_revision for request in api.requests("watches.Watch")]
@@ -141,8 +141,8 @@ def test_a_watch_that_was_cut_off_goes_on(api: FakeApi, end: tuple[grpc.StatusCo
 
 def test_an_api_that_does_not_count_revisions(api: FakeApi) -> None:
     """The command says that changes may be missing if the API has no revisions."""
-    streams = [[begin_answer(), OVERFLOW], [begin_answer(), CANCELLED]]
-    api.answers["watches.Watch"] = streams  # type: ignore[assignment]
+    streams: list[Answer] = [[begin_answer(), OVERFLOW], [begin_answer(), CANCELLED]]
+    api.answers["watches.Watch"] = streams
     assert "the watch resumes; changes in between are not known" in run_watch(api)[1]
 
 
@@ -152,8 +152,8 @@ TOO_OLD = (grpc.StatusCode.OUT_OF_RANGE, "revision 7 is too old to resume from: 
 @pytest.mark.parametrize("end", [TOO_OLD, (grpc.StatusCode.ABORTED, "something else"), CANCELLED])
 def test_what_no_waiting_helps_against(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
     """Every other error is final, and the output is its text."""
-    streams = [[begin_answer(7), OVERFLOW], end]
-    api.answers["watches.Watch"] = streams  # type: ignore[assignment]
+    streams: list[Answer] = [[begin_answer(7), OVERFLOW], end]
+    api.answers["watches.Watch"] = streams
     assert end[1] == run_watch(api)[1][-1]
     assert 2 == len(api.calls)
 
