@@ -8,6 +8,7 @@ from typing import get_type_hints
 import grpc
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
@@ -50,7 +51,7 @@ async def test_headers_and_deadlines(api: FakeApi) -> None:
 
 async def test_many_calls_at_once(api: FakeApi) -> None:
     """Calls wait for each other's answers only if they want to."""
-    api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse(ids=[{"value": "a"}])]
+    api.answers["jobs.GetActiveJobs"] = [job_pb2.GetActiveJobsResponse(ids=[peloton_pb2.JobID(value="a")])]
     async with AsyncClient("127.0.0.1:1", overrides={HOSTMGR: "127.0.0.1:2", "peloton-jobmgr": api.address}) as client:
         answers = await asyncio.gather(*(client.jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest()) for _ in range(50)))
 
@@ -62,10 +63,10 @@ async def test_a_stream_of_requests(api: FakeApi) -> None:
     """Messages of a list reach the server, and errors the caller."""
     messages = [bulk_pb2.CreateJobRequest(), bulk_pb2.CreateJobRequest()]
     api.answers["bulk.CreateJob"] = [
-        lambda request: job_pb2.CreateResponse(jobId={"value": str(len(list(request)))}),
+        lambda request: job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=str(len(list(request))))),
         (grpc.StatusCode.INVALID_ARGUMENT, "out of order"),
     ]
     async with AsyncClient(api.address) as client:
-        assert "2" == (await client.bulk.CreateJob(messages)).jobId.value
+        assert "2" == (await client.bulk.CreateJob(iter(messages))).jobId.value
         with pytest.raises(grpc.aio.AioRpcError, match="out of order"):
-            await client.bulk.CreateJob(messages)
+            await client.bulk.CreateJob(iter(messages))

@@ -9,6 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
@@ -24,7 +26,7 @@ JOB = "4bc52ca5-1a2b-4a3f-9fd9-4b1a0b1fbb6e"
 AWAY = (grpc.StatusCode.UNAVAILABLE, "the api is being replaced")
 LATE = (grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
 CONFLICT = because(Reason.VERSION_CONFLICT, grpc.StatusCode.ABORTED, "invalid version")
-POOL = respool_pb2.LookupResponse(id={"value": "pool-1"})
+POOL = respool_pb2.LookupResponse(id=peloton_pb2.ResourcePoolID(value="pool-1"))
 
 Operation = Callable[[Any], Any]
 Do = Callable[[Operation], Any]
@@ -79,7 +81,10 @@ async def test_submit(api: FakeApi, do: Do, tmp_path: Path, form: str) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("name: hello\ninstanceCount: 2\n")
     api.answers["respools.LookupResourcePoolID"] = [POOL]
-    api.answers["jobs.Create"] = [AWAY, job_pb2.CreateResponse(error={"alreadyExists": {}})]
+    api.answers["jobs.Create"] = [
+        AWAY,
+        job_pb2.CreateResponse(error=job_pb2.CreateResponse.Error(alreadyExists=job_pb2.JobAlreadyExists())),
+    ]
 
     job_id = await do(lambda client: client.submit("/team", CONFIGS[form](path)))
     first, second = api.requests("jobs.Create")
@@ -116,10 +121,13 @@ async def test_submit_a_service(api: FakeApi, do: Do) -> None:
 
 async def test_what_cannot_be_submitted(api: FakeApi, do: Do) -> None:
     """Refusals are errors that name the object."""
-    api.answers["respools.LookupResourcePoolID"] = [
-        respool_pb2.LookupResponse(error={"notFound": {"message": "no pool"}}), POOL
-    ]  # fmt: skip
-    api.answers["jobs.Create"] = [job_pb2.CreateResponse(error={"invalidConfig": {"message": "no command"}})]
+    unknown = respool_pb2.LookupResponse.Error(notFound=respool_pb2.ResourcePoolPathNotFound(message="no pool"))
+    api.answers["respools.LookupResourcePoolID"] = [respool_pb2.LookupResponse(error=unknown), POOL]
+    api.answers["jobs.Create"] = [
+        job_pb2.CreateResponse(
+            error=job_pb2.CreateResponse.Error(invalidConfig=job_pb2.InvalidJobConfig(message="no command"))
+        )
+    ]
 
     with pytest.raises(NotFound, match="unable to find resource pool /team: no pool"):
         await do(lambda client: client.submit("/team", {}))
@@ -159,7 +167,9 @@ async def test_a_wait_has_bounds(api: FakeApi, do: Do, waits: Waits) -> None:
         await do(lambda client: client.wait(JOB, policy=waits.policy))
 
     api.answers["jobs.GetCache"] = [(grpc.StatusCode.NOT_FOUND, "Job not found in cache")]
-    api.answers["jobs.Get"] = [job_pb2.GetResponse(error={"notFound": {"message": "no such job"}})]
+    api.answers["jobs.Get"] = [
+        job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=errors_pb2.JobNotFound(message="no such job")))
+    ]
     with pytest.raises(NotFound, match="no such job"):
         await do(lambda client: client.wait(JOB))
 
@@ -193,8 +203,12 @@ async def test_logs_by_the_api(api: FakeApi, do: Do) -> None:
 async def test_logs_of_what_did_not_run(api: FakeApi, do: Do) -> None:
     """A task without a run has no logs."""
     api.answers["tasks.BrowseSandbox"] = [
-        task_pb2.BrowseSandboxResponse(error={"notRunning": {"message": "waits"}}),
-        task_pb2.BrowseSandboxResponse(error={"outOfRange": {"instanceCount": 3}}),
+        task_pb2.BrowseSandboxResponse(
+            error=task_pb2.BrowseSandboxResponse.Error(notRunning=task_pb2.TaskNotRunning(message="waits"))
+        ),
+        task_pb2.BrowseSandboxResponse(
+            error=task_pb2.BrowseSandboxResponse.Error(outOfRange=task_pb2.InstanceIdOutOfRange(instanceCount=3))
+        ),
     ]
 
     with pytest.raises(Aborted, match="has not been started: waits"):
@@ -208,7 +222,9 @@ async def test_stop(api: FakeApi, do: Do) -> None:
     api.answers["tasks.Stop"] = [
         task_pb2.StopResponse(),
         task_pb2.StopResponse(),
-        task_pb2.StopResponse(error={"notFound": {"message": "no such job"}}),
+        task_pb2.StopResponse(
+            error=task_pb2.StopResponse.Error(notFound=errors_pb2.JobNotFound(message="no such job"))
+        ),
     ]
 
     await do(lambda client: client.stop(JOB))

@@ -10,6 +10,7 @@ import pytest
 
 from peloton.api.limits import RETRY_AFTER
 from peloton.api.service_names import SPELLINGS, service_of
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.schedule import schedule_pb2
 from peloton.api.v0.task import task_pb2
@@ -45,7 +46,7 @@ def test_what_depends_on_a_field_has_it() -> None:
 class Waits:
     """A clock that moves by sleeping only."""
 
-    def __init__(self, **bounds: float) -> None:
+    def __init__(self, **bounds: Any) -> None:
         self.slept_s: list[float] = []
         self.retry = RetryPolicy(clock=lambda: sum(self.slept_s), chance=lambda: 0.5, **bounds)
 
@@ -65,11 +66,11 @@ async def call_by(kind: type[Any], api: FakeApi, waits: Waits, call: Call) -> An
         async with AsyncClient(api.address, retry=waits.retry, sleep=waits.sleep) as client:
             return await call(client)
     except grpc.RpcError as error:
-        return error.code()  # type: ignore[attr-defined]
+        return error.code()
 
 
 both = pytest.mark.parametrize("kind", [Client, AsyncClient])
-CREATED = job_pb2.CreateResponse(jobId={"value": JOB})
+CREATED = job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=JOB))
 GONE = svc.StopJobResponse()
 CALLS: dict[str, tuple[str, Any, Call, bool]] = {
     "a read": ("jobs.Query", job_pb2.QueryResponse(), lambda c: c.jobs.Query(job_pb2.QueryRequest()), True),
@@ -77,7 +78,7 @@ CALLS: dict[str, tuple[str, Any, Call, bool]] = {
     "a creation with an id": (
         "jobs.Create",
         CREATED,
-        lambda c: c.jobs.Create(job_pb2.CreateRequest(id={"value": JOB})),
+        lambda c: c.jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=JOB))),
         True,
     ),
     "a creation without one": ("jobs.Create", CREATED, lambda c: c.jobs.Create(job_pb2.CreateRequest()), False),

@@ -15,6 +15,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
 from peloton.client import AsyncClient, Client, RetryPolicy
 from peloton.errors import Reason
+from tests.present import require
 from tests.unit.cli.fake_api import FakeApi, because
 
 JOB = "4bc52ca5-1a2b-4a3f-9fd9-4b1a0b1fbb6e"
@@ -66,12 +67,12 @@ async def collect(
                 found: Iterator[Any] = getattr(client, what)(*arguments, **options)
                 for changes in found:
                     note(changes)
-        async with AsyncClient(api.address, retry=policy, sleep=sleep) as client:
-            coming: AsyncIterator[Any] = getattr(client, what)(*arguments, **options)
+        async with AsyncClient(api.address, retry=policy, sleep=sleep) as async_client:
+            coming: AsyncIterator[Any] = getattr(async_client, what)(*arguments, **options)
             async for changes in coming:
                 note(changes)
     except grpc.RpcError as error:
-        return seen, error.details(), slept  # type: ignore[attr-defined]
+        return seen, require(error.details()), slept
     raise AssertionError("a watch ends with an error")
 
 
@@ -156,7 +157,7 @@ async def test_patience_with_an_outage_ends(api: FakeApi, kind: type[Any]) -> No
 @both
 async def test_services_with_labels(api: FakeApi, kind: type[Any]) -> None:
     """The list has the services that the filter of the watch lets through."""
-    found = [stateless_pb2.JobSummary(job_id={"value": f"job-{number}"}) for number in range(3)]
+    found = [stateless_pb2.JobSummary(job_id=peloton_pb2.JobID(value=f"job-{number}")) for number in range(3)]
     found[1].labels.add(key="stage", value="test")
     found[2].labels.add(key="stage", value="prod")
     gone = svc.WatchResponse(revision=6, stateless_jobs_not_found=[peloton_pb2.JobID(value="job-1")])
