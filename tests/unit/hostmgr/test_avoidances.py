@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
 from peloton.hosts import avoidances
 from peloton.hosts.avoidances import HostAvoidances
@@ -271,7 +271,9 @@ def test_it_is_reported_once_measured_and_shown(caplog: pytest.LogCaptureFixture
     data = reader.get_metrics_data()
     assert data is not None
     metrics = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
-    assert 1 == next(iter(metrics["peloton.hosts.avoided"].data.data_points)).value
+    (point,) = metrics["peloton.hosts.avoided"].data.data_points
+    assert isinstance(point, NumberDataPoint)
+    assert 1 == point.value
 
     pool = three_hosts()
     pool.avoidances.take(SICK, time.monotonic())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -33,6 +33,7 @@ from peloton.model.pod import AnyOf, HostLabel, PodShape
 from peloton.model.reason import ClusterReason, ClusterRule, Infeasible, RefusingHosts
 from peloton.model.resources import Resources
 from peloton.scheduling.clusters import CAPACITY_KEPT_S
+from services.hostmgr.client import HostManagerClient
 from services.hostmgr.federation import FREE_AGE_MAX_S, HELD_AGE_MAX_S, HostManagers
 
 JOB = JobId("00000000-0000-4000-8000-000000000001")
@@ -140,7 +141,7 @@ class World:
         self.looks = 0
         self.all = HostManagers(
             lambda: self.addresses,
-            lambda name: self.managers[name],  # type: ignore[arg-type, return-value]
+            lambda name: cast(HostManagerClient, self.managers[name]),
             self,
             self,
             lambda: self.now_s,

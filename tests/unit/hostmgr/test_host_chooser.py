@@ -92,7 +92,7 @@ def act(pool: HostCache, what: str, on: Any) -> None:
                 made = HostReservation(OTHER, 0, shape(2.0), host, 0, 10**12)
                 pool._state.table.reservations.add(made, 1_000.0, 0.0)
         case "measure":
-            pool.loads.set_measured(on, [NAMES[0]])
+            pool.loads.set_measured(on, [Hostname(NAMES[0])])
         case "label":
             pool.pods_launched(OTHER, [(NAMES.index(on), 0, on, (("app", "web"),))])
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -40,9 +41,9 @@ class Recording:
         return taken
 
 
-def make_host(name: str = "h1", capacity: Resources = Resources.of(4, 2_048), **more: object) -> RegisteredHost:  # noqa: B008
-    labels = {"rack": "a", "hostname": name}
-    return RegisteredHost(f"{name}-S", Hostname(name), "", capacity, Resources(), labels, **more)  # type: ignore[arg-type]
+def make_host(name: str = "h1", capacity: Resources = Resources.of(4, 2_048), **more: Any) -> RegisteredHost:  # noqa: B008
+    labels: dict[str, str | Mapping[str, int]] = {"rack": "a", "hostname": name}
+    return RegisteredHost(f"{name}-S", Hostname(name), "", capacity, Resources(), labels, **more)
 
 
 def test_a_host_changes_while_it_is_registered() -> None:

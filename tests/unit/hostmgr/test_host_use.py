@@ -86,7 +86,7 @@ def test_the_meter_sums_over_hosts() -> None:
     data = reader.get_metrics_data()
     assert data is not None
     found = {
-        (metric.name, *sorted(dict(point.attributes or {}).values())): getattr(point, "value", None)
+        (metric.name, *sorted(map(str, dict(point.attributes or {}).values()))): getattr(point, "value", None)
         for metric in data.resource_metrics[0].scope_metrics[0].metrics
         for point in metric.data.data_points
     }

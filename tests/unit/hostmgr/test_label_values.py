@@ -10,11 +10,12 @@ import pytest
 from peloton.hosts.registered_hosts import RegisteredHosts
 from peloton.lifecycle.constraints import HostLabels
 from peloton.model.daemon import Daemon
+from peloton.model.host import ReadyGang
 from peloton.model.ids import Hostname
 from peloton.model.layout import Layout, Spread
 from peloton.model.pod import HostLabel, PodShape
 from peloton.model.resources import Resources
-from peloton.scheduling.placement import ReadyGang, place
+from peloton.scheduling.placement import place
 from services.hostmgr.driver import RegisteredHost
 from services.hostmgr.hosts.host_cache import HostCache
 from services.hostmgr.mesos.agents import AgentReader, labels_of
@@ -157,7 +158,7 @@ def test_people_and_rebalancing_see_each_value() -> None:
     cache = a_cache(**RACKS)
 
     assert [("rack", "a"), ("rack", "b")] == [pair for pair in cache.hosts()[0].labels if pair[0] == "rack"]
-    seen = {host.hostname: host.view.labels for host in cache.census({})}
+    seen = {str(host.hostname): host.view.labels for host in cache.census({})}
     assert ({"a": 1, "b": 1}, "a") == (seen["both"]["rack"], seen["left"]["rack"])
     cache.daemons.want([Daemon(OTHER, shape(1, constraint=HostLabel("rack", "b")))])
     assert {"both", "right"} == cache.daemons.hosts_of(OTHER)

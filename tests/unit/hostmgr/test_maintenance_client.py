@@ -30,6 +30,7 @@ class Operated(maintenance_pb2_grpc.MaintenanceServiceServicer):
 
     def Force(self, request: pb.ForceRequest, context: Any) -> pb.ForceResponse:
         context.abort(grpc.StatusCode.ABORTED, "host host1 is DRAINED: nothing is left to force")
+        raise AssertionError("abort raises")
 
 
 @pytest.fixture

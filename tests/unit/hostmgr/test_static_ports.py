@@ -14,7 +14,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.lifecycle.reason_text import misfit_text, placement_text
 from peloton.model.host import ReadyGang
 from peloton.model.ids import PodId
-from peloton.model.pod import PodLabel, PodShape, port_label
+from peloton.model.pod import AllOf, HostLabel, PodLabel, PodShape, port_label
 from peloton.scheduling.fit import ranges_without
 from peloton.scheduling.placement import place
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, pool_with, refusals_of
@@ -83,14 +83,16 @@ def test_pods_for_which_a_static_port_left_none_are_checked_again() -> None:
 def test_static_ports_stand_alongside_the_own_constraint() -> None:
     """Static ports are further parts that must hold; each port once, whichever containers name it."""
     own = task_pb2.Constraint(type=task_pb2.Constraint.LABEL_CONSTRAINT)
-    own.labelConstraint.kind, own.labelConstraint.condition = task_pb2.LabelConstraint.HOST, 2  # type: ignore[assignment]
+    own.labelConstraint.kind = task_pb2.LabelConstraint.HOST
+    own.labelConstraint.condition = task_pb2.LabelConstraint.CONDITION_EQUAL
     own.labelConstraint.label.key, own.labelConstraint.requirement = "rack", 1
     shape = convert.pod_shape(task(9090, 0, 8080, constraint=own), job_pb2.SlaConfig())
 
-    assert shape.constraint is not None
-    first, second, third = shape.constraint.constraints  # type: ignore[union-attr]
+    assert isinstance(shape.constraint, AllOf)
+    first, second, third = shape.constraint.constraints
     assert (PodLabel(*port_label(8080)), PodLabel(*port_label(9090))) == (first, second)
-    assert (1, "rack") == (shape.port_count, third.key)  # type: ignore[union-attr]
+    assert isinstance(third, HostLabel)
+    assert (1, "rack") == (shape.port_count, third.key)
 
 
 def test_no_host_is_unable_for_the_sake_of_a_port() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ Fault = Callable[[Any, Any, Any], object]
 
 
 def a_host(name: Hostname) -> RegisteredHost:
-    labels = {"hostname": name, "rack": "a"}
+    labels: dict[str, str | Mapping[str, int]] = {"hostname": name, "rack": "a"}
     held = Resources.of(1, 100)
     return RegisteredHost(f"{name}-S", name, "", WHOLE, Resources.of(2), labels, Resources.of(1), held=held)
 

@@ -111,5 +111,5 @@ def write_kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any]
     return path
 
 
-def access_to(server: str, folder: Path, user: dict[str, Any] | None = None, **cluster: Any) -> Access:
+def access_to(server: str, folder: Path, user: Any = None, **cluster: Any) -> Access:
     return read_access(str(write_kubeconfig(folder, {"server": server, **cluster}, user)))

@@ -78,7 +78,7 @@ def test_the_name_in_the_certificate_is_checked(tmp_path: Path) -> None:
     with run_scripted(echo, server_context()) as server:
         address = f"https://{server.address}"
         by_name = f"https://localhost:{server.address.rpartition(':')[2]}"
-        ca = {"certificate-authority": str(CA)}
+        ca: dict[str, Any] = {"certificate-authority": str(CA)}
         assert ask(access_to(by_name, tmp_path, **ca, **{"tls-server-name": "127.0.0.1"})) == 200
         assert ask(access_to(by_name, tmp_path, **{"insecure-skip-tls-verify": True})) == 200
         with pytest.raises(ssl.SSLCertVerificationError, match="localhost"):

@@ -99,8 +99,9 @@ def test_only_numbers_that_change_are_written(cluster: Cluster, budgets: Disrupt
 def test_a_successor_goes_on_with_what_is_there(cluster: Cluster, budgets: DisruptionBudgets) -> None:
     """The budgets are listed in pages; obsolete ones are deleted."""
     for job in ("job-a", "job-b", "job-c"):
-        metadata = {"name": f"peloton-west-{job}", "labels": {"peloton.io/job": job}}
-        cluster.there[metadata["name"]] = {"metadata": metadata, "spec": {"minAvailable": 1}}
+        name = f"peloton-west-{job}"
+        metadata = {"name": name, "labels": {"peloton.io/job": job}}
+        cluster.there[name] = {"metadata": metadata, "spec": {"minAvailable": 1}}
 
     budgets.set({A: 1})
 

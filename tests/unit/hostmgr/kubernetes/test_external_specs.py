@@ -119,7 +119,7 @@ def test_a_label_that_cannot_be_meant_is_refused(label: str) -> None:
 
 def test_what_is_only_preferred_is_passed_over() -> None:
     """A preference is no condition."""
-    preferred = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}
+    preferred: dict[str, Any] = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}
     spread = [{"whenUnsatisfiable": "ScheduleAnyway"}]
     assert config(a_pod()) == config(a_pod(affinity=preferred, topologySpreadConstraints=spread))
 

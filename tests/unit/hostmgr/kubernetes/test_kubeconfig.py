@@ -34,7 +34,7 @@ PLUGIN = {
 }
 
 
-def tree(cluster: Json | None = None, user: Json | None = None, **others: Any) -> Json:
+def tree(cluster: Any = None, user: Any = None, **others: Any) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Config",

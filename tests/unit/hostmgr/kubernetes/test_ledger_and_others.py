@@ -201,7 +201,7 @@ class TwoSchedulers(RuleBasedStateMachine):
         for host in self.ledger.hosts():
             known = [demand for at, demand in {**self.ours, **self.known}.values() if at == host.hostname]
             left = CAPACITY - total(known)
-            assert host.free == Resources(*(max(amount, 0) for amount in left))
+            assert host.free == Resources.each(lambda amount: max(amount, 0), left)
 
     @invariant()
     def nodes_are_never_overfull(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -15,7 +16,7 @@ from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, chunk_
 from tests.unit.hostmgr.mesos.sockets import chunk
 
 PODS = "/api/v1/namespaces/peloton/pods"
-RUNNING = {"running": {}}
+RUNNING: dict[str, Any] = {"running": {}}
 
 
 def make_ended_status(code: int) -> Json:

@@ -78,8 +78,9 @@ def test_a_refused_pull_ends_its_pod_in_time() -> None:
         cache.record_state(waits("ErrImagePull", message), "h")
         assert [] == cache.stuck(took_s + at_s, 900.0)
     for report in cache.list_unacknowledged():
-        while report:
-            report = acknowledge(cache, report)  # type: ignore[assignment]
+        left: PodReport | None = report
+        while left:
+            left = acknowledge(cache, left)
 
     assert [] == cache.stuck(took_s + 220, 900.0)
     [end] = cache.stuck(took_s + 221, 900.0)

@@ -127,7 +127,8 @@ def test_pods_whose_secret_is_not_made_are_not_launched(secrets: PodSecrets, sto
 def test_a_secret_goes_when_no_live_pod_has_it(secrets: PodSecrets, store: Store, live: Pods) -> None:
     """A secret is created again by the next launch. Pods that are being created count."""
     secrets.make([launch(JOB, KEY)])
-    for live.names, live.jobs in (({NAME}, set()), (set(), {JOB})):
+    cases: list[tuple[set[str], set[str]]] = [({NAME}, set()), (set(), {JOB})]
+    for live.names, live.jobs in cases:
         secrets.run_periodic()
         assert [NAME] == list(store.secrets)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,7 +32,7 @@ class World:
         self.ledger = self.view.ledger
         self.at_s = 0.0
         self.rates: dict[str, float] = {}  # of pods on NODE
-        self.counters: Counter[str] = Counter()
+        self.counters = defaultdict[str, float](float)
         self.asked: list[str] = []
         self.answered = threading.Event()
         self.is_silent = False
@@ -62,7 +62,7 @@ class World:
         for _ in range(count):
             self.at_s += 10
             for pod, rate in self.rates.items():
-                self.counters[pod] += rate * 10  # type: ignore[assignment]
+                self.counters[pod] += rate * 10
             self.estimator.run_round()
 
     @property

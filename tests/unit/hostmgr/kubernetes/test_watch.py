@@ -35,7 +35,7 @@ def bookmark(version: int) -> Json:
     return {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": str(version)}}}
 
 
-EXPIRED = {"type": "ERROR", "object": status(410, "Expired", "too old resource version: 1 (5908)")}
+EXPIRED: dict[str, Any] = {"type": "ERROR", "object": status(410, "Expired", "too old resource version: 1 (5908)")}
 
 
 class Recorder:
@@ -191,7 +191,7 @@ def test_a_version_that_is_too_old_is_listed_again(form: str) -> None:
     """The reflector lists again on either form of 410, and reports no loss."""
     collection = Collection().list(7, "a").list(50, "b")
     if form == "http":
-        collection.refusals.append(answer(410, EXPIRED["object"]))  # type: ignore[arg-type]
+        collection.refusals.append(answer(410, EXPIRED["object"]))
 
     with run_reflector(collection) as (said, _, _, _):
         assert said.next() == [("replaced", "a")]

@@ -17,6 +17,15 @@ Serve = Callable[[socket.socket], None]
 RECORDS = [b'{"type":"SUBSCRIBED"}', b"", b'{"type":"HEARTBEAT"}', b"x" * 300]
 
 
+def until(done: threading.Event) -> Serve:
+    """Return a handler that answers nothing."""
+
+    def wait(_: socket.socket) -> None:
+        done.wait(TIMEOUT_S)
+
+    return wait
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[[Serve], Server]]:
     servers: list[Server] = []
@@ -106,7 +115,7 @@ def test_what_is_no_record_breaks_the_stream(garbage: bytes, serve: Callable[[Se
 def test_reading_does_not_wait(serve: Callable[[Serve], Server]) -> None:
     """The result has no records if no data has arrived, and the stream is open."""
     done = threading.Event()
-    stream = open_stream(serve(lambda _: done.wait(TIMEOUT_S) and None))
+    stream = open_stream(serve(until(done)))
 
     assert ([], True) == stream.read()
     done.set()
@@ -200,7 +209,7 @@ def test_a_master_that_hangs_is_an_error(serve: Callable[[Serve], Server], monke
     """The call fails after CALL_TIMEOUT_S."""
     monkeypatch.setattr(wire, "CALL_TIMEOUT_S", 0.05)
     done = threading.Event()
-    pipe = Pipe(serve(lambda _: done.wait(TIMEOUT_S) and None).address)
+    pipe = Pipe(serve(until(done)).address)
 
     with pytest.raises(TimeoutError):
         pipe.post([b"{}"], "s")
