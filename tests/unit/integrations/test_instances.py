@@ -11,6 +11,7 @@ from peloton.client import Client
 from peloton.client.operations import ranges_of
 from peloton.errors import InvalidArgument, NotFound
 from peloton.integrations.instances import Instances, InstanceSpec, local_address, refuse
+from tests.present import require
 from tests.unit.integrations.fake_jobs import POOL, FakeClient
 
 
@@ -29,7 +30,7 @@ def test_five_hundred_instances_take_three_calls(fake: FakeClient, workers: Inst
     assert [0] == workers.add(1)
     assert list(range(1, 500)) == workers.add(499)
     assert ["Create", "List", "Update"] == fake.calls
-    assert workers.count().alive_count == 500  # type: ignore[union-attr]
+    assert require(workers.count()).alive_count == 500
 
 
 def test_ended_instances_are_used_again(fake: FakeClient, workers: Instances) -> None:
@@ -40,7 +41,7 @@ def test_ended_instances_are_used_again(fake: FakeClient, workers: Instances) ->
     fake.calls.clear()
     assert [1, 2, 4] == workers.add(3)
     assert ["List", "Start", "Restart", "Update"] == fake.calls
-    assert 5 == workers.count().alive_count  # type: ignore[union-attr]
+    assert 5 == require(workers.count()).alive_count
 
 
 def test_a_job_that_ended_is_followed_by_a_new_one(fake: FakeClient, workers: Instances) -> None:

@@ -16,14 +16,14 @@ import pytest
 from tests.unit.integrations.fake_jobs import POOL, FakeClient
 
 
-class BaseJobConfiguration(pydantic.BaseModel):
+class BaseJobConfiguration(pydantic.BaseModel):  # type: ignore[misc]
     name: str = "sum"
     command: str = "prefect flow-run execute"
     env: dict[str, str | None] = {}
     labels: dict[str, str | None] = {}
 
 
-class BaseVariables(pydantic.BaseModel):
+class BaseVariables(pydantic.BaseModel):  # type: ignore[misc]
     pass
 
 
@@ -98,14 +98,15 @@ class BaseWorker:
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     base = (BaseJobConfiguration, BaseVariables, BaseWorker, BaseWorkerResult)
-    for name, values in {
+    doubles: dict[str, dict[str, Any]] = {
         "httpx": {"HTTPError": HTTPError},
         "prefect": {},
         "prefect.exceptions": {"InfrastructureNotFound": KeyError, "ObjectNotFound": NotFound},
         "prefect.states": {"Cancelled": lambda message: State("Cancelled", message)},
         "prefect.workers": {},
         "prefect.workers.base": {one.__name__: one for one in base},
-    }.items():
+    }
+    for name, values in doubles.items():
         double = ModuleType(name)
         vars(double).update(values)
         monkeypatch.setitem(sys.modules, name, double)

@@ -30,13 +30,14 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         "TAG_RAY_NODE_STATUS": STATUS,
         "TAG_RAY_USER_NODE_TYPE": TYPE,
     }
-    for name, values in {
+    doubles: dict[str, dict[str, Any]] = {
         "ray": {},
         "ray.autoscaler": {},
         "ray.autoscaler.node_provider": {"NodeProvider": NodeProvider},
         "ray.autoscaler.tags": tags,
         "ray.util": {"get_node_ip_address": lambda: "192.0.2.1"},
-    }.items():
+    }
+    for name, values in doubles.items():
         double = ModuleType(name)
         vars(double).update(values)
         monkeypatch.setitem(sys.modules, name, double)
