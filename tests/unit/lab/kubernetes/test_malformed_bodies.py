@@ -9,7 +9,24 @@ import pytest
 
 from tests.unit.lab.kubernetes.cluster import PODS, Cluster, pod
 
-STRANGE = (None, True, 0, -1, 2**70, 1.5, "", "x", "1Gi", [], [None], [[]], ["x"], {}, {"x": 1}, {"": None})
+STRANGE: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    2**70,
+    1.5,
+    "",
+    "x",
+    "1Gi",
+    [],
+    [None],
+    [[]],
+    ["x"],
+    {},
+    {"x": 1},
+    {"": None},
+)
 FAULTS_MAX = 400
 GROUPS = {"poddisruptionbudgets": "policy/v1", "priorityclasses": "scheduling.k8s.io/v1", "deployments": "apps/v1"}
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main", "image": "x"}]}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import orjson
 from services.lab.mesos.server import Minicluster
 from services.lab.mesos.settings import MiniclusterSettings
 from services.lab.shared.hosts import HostSpec
+from tests.waiting import Condition
 
 WAIT_S = 60.0
 CAPABILITIES = ("MULTI_ROLE", "PARTITION_AWARE", "TASK_KILLING_STATE")
@@ -142,7 +142,7 @@ class Scheduler:
         status, _ = await request(self.port, "POST", "/api/v1/scheduler", call, headers)
         return status
 
-    async def wait(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    async def wait(self, condition: Condition) -> dict[str, Any]:
         """Return the first event, past or future, for which the condition holds."""
         seen = 0
         async with asyncio.timeout(WAIT_S):
@@ -199,8 +199,9 @@ class Scheduler:
 
 def sandbox(cluster: Minicluster, scheduler: Scheduler, info: dict[str, Any]) -> Path:
     agent_id, task_id = info["agent_id"]["value"], info["task_id"]["value"]
-    frameworks = cluster.settings.data_dir / "slaves" / agent_id / "frameworks"
-    return frameworks / scheduler.framework_id / "executors" / task_id / "runs" / "latest"
+    frameworks: Path = cluster.settings.data_dir / "slaves" / agent_id / "frameworks"
+    folder: Path = frameworks / str(scheduler.framework_id) / "executors" / task_id / "runs" / "latest"
+    return folder
 
 
 async def written(file: Path) -> None:

@@ -6,9 +6,21 @@ import pytest
 
 from services.lab.mesos.master.allocation import Sorter, allocatable, end_of_filter, offerable, refuse_seconds
 from services.lab.mesos.model import Filter, Framework
-from services.lab.mesos.resources import CPUS, MEM, PORTS, REVOCABLE_CPUS, contains, cut, kind_of, merge, parse, text
+from services.lab.mesos.resources import (
+    CPUS,
+    MEM,
+    PORTS,
+    REVOCABLE_CPUS,
+    Resources,
+    contains,
+    cut,
+    kind_of,
+    merge,
+    parse,
+    text,
+)
 
-_FREE = {CPUS: 4000, MEM: 1024_000, REVOCABLE_CPUS: 4000, PORTS: ((31000, 31009),)}
+_FREE: Resources = {CPUS: 4000, MEM: 1024_000, REVOCABLE_CPUS: 4000, PORTS: ((31000, 31009),)}
 
 
 def _framework(*capabilities: str) -> Framework:
@@ -25,7 +37,7 @@ def test_revocable_resources_need_the_capability() -> None:
 def test_reserved_resources_go_to_their_role_and_its_children() -> None:
     """A reservation for web is seen by web and web/a, not by db."""
     reserved = kind_of("cpus", reservations=[{"type": "DYNAMIC", "role": "web"}])
-    free = {reserved: 1000}
+    free: Resources = {reserved: 1000}
 
     assert free == offerable(free, "web", _framework("MULTI_ROLE"))
     assert free == offerable(free, "web/a", _framework("MULTI_ROLE"))

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from services.lab.mesos.agents.sandbox_collector import Collector
 from services.lab.shared.clock import Clock
@@ -102,7 +103,8 @@ async def test_sandboxes_go_by_their_executors(start: Start) -> None:
         while (await request(cluster.port, "GET", by_job))[1] != {"executors": {"job-a": 2, "job-b": 1}}:
             await asyncio.sleep(0.01)
 
-    for wrong in ({}, {"executors": "job-b"}, {"executors": [7]}, [], b"{"):
+    wrongs: tuple[Any, ...] = ({}, {"executors": "job-b"}, {"executors": [7]}, [], b"{")
+    for wrong in wrongs:
         assert 400 == (await request(cluster.port, "POST", PATH, wrong))[0]
     assert 400 == (await request(cluster.port, "GET", f"{PATH}?cut=11"))[0]
     gone = {"executors": ["job-a", "another"]}

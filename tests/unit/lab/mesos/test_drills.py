@@ -61,7 +61,7 @@ async def test_teardown_ends_tasks_of_an_unreachable_agent(start: Start) -> None
     await request(cluster.port, "POST", "/minicluster/agents/a0/start")
     again = Scheduler(cluster.port)
     await again.subscribe()
-    assert 4.0 == parse((await again.offer())["resources"])[CPUS] / 1000
+    assert 4_000 == parse((await again.offer())["resources"])[CPUS]
     await again.close()
 
 

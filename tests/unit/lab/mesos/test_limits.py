@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from services.lab.mesos.agents.usage_monitor import limit_fault
-from services.lab.mesos.resources import DISK, MEM, THOUSAND
+from services.lab.mesos.resources import DISK, MEM, THOUSAND, Resources
 from tests.unit.lab.mesos.conftest import Start
 from tests.unit.lab.mesos.scheduler import WAIT_S, sandbox, scalar, written
 
@@ -26,7 +26,7 @@ _MB = 1024 * 1024
 )
 def test_a_memory_limit_has_a_floor_and_a_margin_for_the_executor(asked_mb: int, limit_mb: int) -> None:
     """The limit is computed as in Mesos's isolator."""
-    allowed = {MEM: asked_mb * THOUSAND}
+    allowed: Resources = {MEM: asked_mb * THOUSAND}
 
     assert None is limit_fault(allowed, limit_mb * _MB, 0)
     assert (
@@ -37,7 +37,8 @@ def test_a_memory_limit_has_a_floor_and_a_margin_for_the_executor(asked_mb: int,
 
 def test_a_task_may_have_another_limit_than_it_takes() -> None:
     """The limit of a task, as ``limits`` of Mesos 1.10, replaces its allocation in the check."""
-    taken, limit = {MEM: 50 * THOUSAND}, 100 * THOUSAND
+    taken: Resources = {MEM: 50 * THOUSAND}
+    limit = 100 * THOUSAND
 
     assert None is not limit_fault(taken, 120 * _MB, 0)
     assert None is limit_fault(taken, 120 * _MB, 0, limit)

@@ -56,7 +56,7 @@ async def offers_of(cluster: Minicluster, capabilities: tuple[str, ...], **info:
     scheduler = Scheduler(cluster.port)
     await scheduler.subscribe(capabilities, **info)
     for host in HOSTS:
-        await scheduler.wait(lambda event, host=host: host.name in of_offers([event]))  # type: ignore[misc]
+        await scheduler.wait(lambda event, host=host: host.name in of_offers([event]))
     found = of_offers(scheduler.events)
     await scheduler.call("TEARDOWN")
     await scheduler.close()

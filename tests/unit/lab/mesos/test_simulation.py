@@ -80,7 +80,7 @@ def info(command: str = "sleep 10", **labels: str) -> dict[str, Any]:
 
 def outcomes(simulation: Simulation, tasks: list[str]) -> dict[str, tuple[float, ...]]:
     hosts = simulation.make_hosts(20)
-    found = {}
+    found: dict[str, tuple[float, ...]] = {}
     for task in tasks:
         plan = simulate_task(simulation, hosts[len(task) % 20], task, info(kind="train"))
         found[task] = (plan.seconds, plan.code, plan.signal)

@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from services.lab.mesos.agents.usage_monitor import CpuCount
 from services.lab.mesos.resources import CPUS, REVOCABLE_CPUS, parse
@@ -53,7 +53,7 @@ async def launch(scheduler: Scheduler, task_id: str, command: Any, cpus: float, 
     amount = 0
     while amount < cpus * 1000:
         offer = await scheduler.offer()
-        amount = int(parse(offer["resources"]).get(kind, 0))  # type: ignore[arg-type]
+        amount = cast(int, parse(offer["resources"]).get(kind, 0))
     info = task_info(task_id, offer["agent_id"]["value"], command)
     info["resources"] = [{**scalar("cpus", cpus), **({"revocable": {}} if is_revocable else {})}]
     await scheduler.accept(offer, info)
@@ -97,7 +97,8 @@ async def test_statistics_resemble_those_of_a_real_agent(start: Start) -> None:
     """The keys equal the recorded ones of a real agent."""
     cluster, scheduler = await start(**FAST)
     await launch(scheduler, "t", "sleep 1000", cpus=0.1)
-    port, rows = cluster.master.registry.by_host["a0"].port, []
+    port = cluster.master.registry.by_host["a0"].port
+    rows: list[Any] = []
     async with asyncio.timeout(120):
         while not rows:
             _, rows = await request(port, "GET", "/monitor/statistics")

@@ -79,7 +79,8 @@ class NodesOnStore:
         return entry.body
 
     def status(self, name: str) -> Json:
-        return self.body(name)["status"]
+        found: Json = self.body(name)["status"]
+        return found
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Wait until events satisfy a condition."""

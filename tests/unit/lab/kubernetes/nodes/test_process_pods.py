@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from services.lab.kubernetes.nodes.process_pods import ProcessPod
 from services.lab.shared.hosts import HostSpec
-from tests.unit.lab.kubernetes.nodes.conftest import NODE, WAIT_S, Start, conditions, state_of
+from tests.present import require
+from tests.unit.lab.kubernetes.nodes.conftest import NODE, WAIT_S, NodesOnStore, Start, conditions, state_of
 
 
 async def test_a_pod_takes_the_steps_of_a_real_kubelet(start: Start) -> None:
@@ -190,8 +193,8 @@ async def test_a_graceful_deletion(start: Start) -> None:
     cluster = await start()
     cluster.create("pod", "trap 'exit 7' TERM; touch ready; while :; do sleep 0.05; done")
     await cluster.running("pod")
-    pod = cluster.nodes.pod("node-0", cluster.body("pod")["metadata"]["uid"])
-    await _there(pod.folder / "containers/main/ready")  # type: ignore[union-attr]
+    pod = the_pod(cluster)
+    await _there(pod.folder / "containers/main/ready")
 
     cluster.delete("pod", grace_s=60)
     await cluster.gone("pod")
@@ -201,7 +204,7 @@ async def test_a_graceful_deletion(start: Start) -> None:
         ("MODIFIED", "Failed", "terminated Error 7"),
         ("DELETED", "Failed", "terminated Error 7"),
     ] == cluster.history("pod")[-3:]
-    assert not pod.folder.exists()  # type: ignore[union-attr]
+    assert not pod.folder.exists()
 
 
 async def test_who_ignores_sigterm_is_killed_after_the_grace(start: Start) -> None:
@@ -209,8 +212,8 @@ async def test_who_ignores_sigterm_is_killed_after_the_grace(start: Start) -> No
     cluster = await start(time_scale=20.0)
     cluster.create("pod", "trap '' TERM; touch ready; while :; do sleep 0.05; done")
     await cluster.running("pod")
-    pod = cluster.nodes.pod("node-0", cluster.body("pod")["metadata"]["uid"])
-    await _there(pod.folder / "containers/main/ready")  # type: ignore[union-attr]
+    pod = the_pod(cluster)
+    await _there(pod.folder / "containers/main/ready")
 
     cluster.delete("pod", grace_s=1)
     await cluster.gone("pod")
@@ -223,8 +226,8 @@ async def test_a_forced_deletion_kills_without_a_word(start: Start) -> None:
     cluster = await start()
     cluster.create("pod", "echo $$ > pid; exec sleep 1000")
     await cluster.running("pod")
-    pod = cluster.nodes.pod("node-0", cluster.body("pod")["metadata"]["uid"])
-    process = pod._main[0].pid  # type: ignore[union-attr]
+    pod = the_pod(cluster)
+    process = require(pod._main[0].pid)
 
     cluster.store.delete("pods", "default", "pod")
 
@@ -256,7 +259,7 @@ async def test_a_deadline_ends_the_pod(start: Start) -> None:
         ({"nodeSelector": {"zone": "b"}}, "NodeAffinity"),
     ],
 )
-async def test_what_a_node_refuses(start: Start, spec: dict[str, object], reason: str) -> None:
+async def test_what_a_node_refuses(start: Start, spec: dict[str, Any], reason: str) -> None:
     """A rejected pod has failed at once, without a status of any container."""
     cluster = await start()
     cluster.create("pod", **spec)
@@ -302,8 +305,8 @@ async def test_readiness_follows_its_probe(start: Start) -> None:
     status = await cluster.running("pod")
     assert ("False", "ContainersNotReady") == conditions(status)["Ready"]
 
-    pod = cluster.nodes.pod("node-0", cluster.body("pod")["metadata"]["uid"])
-    (pod.folder / "containers/main/ready").touch()  # type: ignore[union-attr]
+    pod = the_pod(cluster)
+    (pod.folder / "containers/main/ready").touch()
     await cluster.until(lambda: conditions(cluster.status("pod"))["Ready"][0] == "True")
 
 
@@ -350,6 +353,12 @@ async def test_a_node_that_stops_writes_nothing(start: Start) -> None:
 
     cluster.nodes.boot("node-0")
     assert "Failed" == (await cluster.ended("lost"))["phase"]
+
+
+def the_pod(cluster: NodesOnStore) -> ProcessPod:
+    pod = cluster.nodes.pod("node-0", cluster.body("pod")["metadata"]["uid"])
+    assert isinstance(pod, ProcessPod)
+    return pod
 
 
 async def _there(path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from services.lab.kubernetes.nodes.pods import backoff_s
 from services.lab.kubernetes.store import Store
 from services.lab.shared.simulation.outcomes import Failure, Simulation
+from tests.present import require
 from tests.unit.lab.kubernetes.nodes.conftest import Start, conditions, state_of
 
 
@@ -88,7 +89,7 @@ async def test_simulated_pods_outlive_the_emulation(start: Start) -> None:
 async def test_nodes_register_with_their_sizes_and_leases(start: Start) -> None:
     """A restart keeps cordons, labels and taints that clients wrote, and removes the taints of a lost node."""
     cluster = await start(simulate=True)
-    node = cluster.store.get("nodes", "", "node-0").body  # type: ignore[union-attr]
+    node = require(cluster.store.get("nodes", "", "node-0")).body
     assert {"cpu": "4", "memory": "2048Mi", "pods": "110", "ephemeral-storage": "20000Mi"} == node["status"][
         "allocatable"
     ]
@@ -104,7 +105,7 @@ async def test_nodes_register_with_their_sizes_and_leases(start: Start) -> None:
 
     again = await start(store=cluster.store, simulate=True)
 
-    found = again.store.get("nodes", "", "node-0").body  # type: ignore[union-attr]
+    found = require(again.store.get("nodes", "", "node-0")).body
     assert {"unschedulable": True, "taints": taints[1:]} == found["spec"]
     assert "a" == found["metadata"]["labels"]["zone"]
     assert node["metadata"]["uid"] == found["metadata"]["uid"]
