@@ -129,6 +129,7 @@ def parameters_for(event: Event) -> Iterator[dict[str, Any]]:
     names = {name for part in parts for name in parameters(part)} - {"now_ns"}
     said = {part.name for part in parts if isinstance(part, Flag)}
     kept = {part.name for part in parts if isinstance(part, Parameter) and part.kept}
+    choices: dict[str, tuple[Any, ...]]
     choices = {name: (True, False) if name in said else (PARAMETERS[name],) for name in sorted(names)}
     choices |= {name: (PARAMETERS[name], None) for name in kept}
     for values in product(*choices.values()):

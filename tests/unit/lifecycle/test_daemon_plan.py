@@ -28,8 +28,9 @@ def make_plan(drawn: str, cores: int = 2) -> DaemonPlan:
     for number, line in enumerate(drawn.strip().splitlines()):
         capacity, *words = line.split()
         whole, _, left = capacity.partition("/")
-        name, amounts = Hostname(f"h{number}"), (Resources(int(cores) * 1000) for cores in (whole, left or whole))
-        hosts.append(DaemonHost(name, *amounts, "room" in words, "away" in words))
+        name = Hostname(f"h{number}")
+        has, rest = (Resources(int(cores) * 1000) for cores in (whole, left or whole))
+        hosts.append(DaemonHost(name, has, rest, "room" in words, "away" in words))
         if not {"room", "away", "?"} & {*words}:
             neighbours[name] = [pod(word, at) for at, word in enumerate(words)]
     return count_daemon_hosts(Resources(cores * 1000), REACH, hosts, neighbours, CAPACITY)

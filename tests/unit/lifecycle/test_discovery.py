@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,9 @@ BOUNDS = Bounds(3, 5)
 TORCH = frozenset({Convention.TORCH})
 
 
-def variables(*names: str, **changes: object) -> list[dict[str, str]]:
+def variables(*names: str, **changes: Any) -> list[dict[str, str]]:
     """Return the variables of PEERS whose names begin with one of ``names``."""
-    launch = replace(Launch(2, BOUNDS, PEERS), **changes)  # type: ignore[arg-type]
+    launch = replace(Launch(2, BOUNDS, PEERS), **changes)
     return [{name: own[name] for name in own if name.startswith(names)} for own in launch.variables()]
 
 
@@ -144,8 +145,12 @@ def test_the_label_names_conventions() -> None:
 
 
 def pod(instance: int, run: int = 1, state: PodState = RUNNING, **more: object) -> GangPod:
-    own = {"hostname": f"h{instance % 2}", "address": "10.0.0.1", "ports": {"gang": 31_000 + instance}} | more
-    return GangPod(instance, run, state, **own)  # type: ignore[arg-type]
+    own: dict[str, Any] = {
+        "hostname": f"h{instance % 2}",
+        "address": "10.0.0.1",
+        "ports": {"gang": 31_000 + instance},
+    } | more
+    return GangPod(instance, run, state, **own)
 
 
 def test_extras_follow_the_gang_without_gaps() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -48,8 +49,8 @@ def test_the_workload_of_a_pod_follows_from_its_job_and_shape(
     job_type: JobType, more: Mapping[str, int], workload: Workload
 ) -> None:
     """A pod that requests gpus has the workload for gpus, whatever its job; a daemon fits any host pool."""
-    flags = dict(more)
-    shape = PodShape(Resources(1_000, gpu_milli=flags.pop("gpu", 0)), **flags)  # type: ignore[arg-type]
+    flags: dict[str, Any] = dict(more)
+    shape = PodShape(Resources(1_000, gpu_milli=flags.pop("gpu", 0)), **flags)
 
     assert workload is workload_of(job_type, shape)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,10 +19,10 @@ RUNNING, PENDING, KILLED = PodState.RUNNING, PodState.PENDING, PodState.KILLED
 IN_PLACE = UpdateSpec(batch_size=2, in_place=True)
 
 
-def candidate(host: str = "h0", image: str = "web:1", next_image: str = "web:2", **more: object) -> PrefetchCandidate:
+def candidate(host: str = "h0", image: str = "web:1", next_image: str = "web:2", **more: Any) -> PrefetchCandidate:
     return PrefetchCandidate(
         **{"state": RUNNING, "desired_host": "", **more}, host=host, image=image, next_image=next_image
-    )  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,8 +72,10 @@ def test_the_bound(candidates: list[PrefetchCandidate], limit: int) -> None:
 # The next instances.
 
 
-def update(spec: UpdateSpec = IN_PLACE, type: UpdateType = UpdateType.UPDATE, **changes) -> UpdateRecord:  # type: ignore[no-untyped-def]
-    sets = {k: frozenset(changes.pop(k, ())) for k in ("added", "updated", "removed", "current", "done", "failed")}
+def update(spec: UpdateSpec = IN_PLACE, type: UpdateType = UpdateType.UPDATE, **changes: Any) -> UpdateRecord:
+    sets: dict[str, Any] = {
+        k: frozenset(changes.pop(k, ())) for k in ("added", "updated", "removed", "current", "done", "failed")
+    }
     state = changes.pop("state", UpdateState.ROLLING_FORWARD)
     return UpdateRecord("u", JOB, type, spec, state, config_version=2, prev_config_version=1, **sets)
 

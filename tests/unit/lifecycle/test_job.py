@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ I, P, R, S, F, L, K = (  # noqa: E741
 )
 
 
-def a_job(instance_count: int = 4, sla: SlaSpec | None = None, **changes: object) -> JobRecord:
+def a_job(instance_count: int = 4, sla: SlaSpec | None = None, **changes: Any) -> JobRecord:
     job = JobRecord(
         job_id=JobId("11111111-2222-3333-4444-555555555555"),
         name="job",
@@ -38,10 +39,10 @@ def a_job(instance_count: int = 4, sla: SlaSpec | None = None, **changes: object
         state=JobState.PENDING,
         goal=JobState.SUCCEEDED,
     )
-    return replace(job, **changes)  # type: ignore[arg-type]
+    return replace(job, **changes)
 
 
-STOPPED = {"goal": JobState.KILLED, "state": JobState.KILLING}
+STOPPED: dict[str, Any] = {"goal": JobState.KILLED, "state": JobState.KILLING}
 SERVICE = {"type": JobType.SERVICE, "goal": JobState.RUNNING}
 STOPPED_SERVICE = {"type": JobType.SERVICE, **STOPPED}
 
@@ -81,7 +82,7 @@ STOPPED_SERVICE = {"type": JobType.SERVICE, **STOPPED}
     ],
 )
 def test_the_first_rule_that_holds_decides(
-    counts: dict[PodState, int], changes: dict[str, object], expected: JobState
+    counts: dict[PodState, int], changes: dict[str, Any], expected: JobState
 ) -> None:
     """The rules are evaluated top-down over the counts of pod states."""
     assert expected == roll_up(a_job(**changes), counts)

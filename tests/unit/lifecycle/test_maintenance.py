@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,10 +34,8 @@ A, B, C = (JobId(f"00000000-0000-4000-8000-00000000000{i}") for i in range(3))
 SECOND = 1_000_000_000
 
 
-def host(
-    name: str = "h1", state: HostState = UP, goal: HostState = DOWN, seq: int = 1, **more: object
-) -> HostMaintenance:
-    return HostMaintenance("c", Hostname(name), state, goal, seq=seq, **more)  # type: ignore[arg-type]
+def host(name: str = "h1", state: HostState = UP, goal: HostState = DOWN, seq: int = 1, **more: Any) -> HostMaintenance:
+    return HostMaintenance("c", Hostname(name), state, goal, seq=seq, **more)
 
 
 def test_there_is_a_step_for_every_state() -> None:
@@ -178,7 +177,7 @@ def test_details() -> None:
 
 
 COMPLETE, CANCEL, FORCE = MaintenanceAct.COMPLETE, MaintenanceAct.CANCEL, MaintenanceAct.FORCE
-LATE = {"drained_from_ns": 100 * SECOND, "deadline_s": 60}
+LATE: dict[str, Any] = {"drained_from_ns": 100 * SECOND, "deadline_s": 60}
 REFUSALS: dict[str, tuple[MaintenanceAct, HostMaintenance, str]] = {
     "complete, down": (COMPLETE, host(state=DOWN), ""),
     "complete, again": (COMPLETE, host(state=DOWN, goal=UP), ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -46,8 +47,8 @@ BACK = replace(FORWARD, state=MigrationState.ROLLING_BACK)
 DONE, MOVING, WAITING = ServiceState.DONE, ServiceState.MOVING, ServiceState.WAITING
 
 
-def service(state: ServiceState, name: str = "web", **more: int | str) -> ServiceProgress:
-    return ServiceProgress("j", name, state, **more)  # type: ignore[arg-type]
+def service(state: ServiceState, name: str = "web", **more: Any) -> ServiceProgress:
+    return ServiceProgress("j", name, state, **more)
 
 
 # -- bindings
@@ -208,7 +209,8 @@ def test_a_migration_is_over_when_all_is_done() -> None:
     services = [service(DONE, moved_count=2), service(DONE, moved_count=1)]
     paused = replace(FORWARD, state=MigrationState.PAUSED)
 
-    found = [progress_of(*case) for case in ((FORWARD, services), (BACK, services), (paused, []), (FORWARD, [], 1))]
+    found = [progress_of(FORWARD, services), progress_of(BACK, services), progress_of(paused, [])]
+    found.append(progress_of(FORWARD, [], 1))
 
     assert ["SUCCEEDED", "ROLLED_BACK", "PAUSED", "MIGRATING"] == [one.state for one in found]
     assert ["", "", "an operator to resume it", "1 batch pods to end"] == [one.waiting_for for one in found]

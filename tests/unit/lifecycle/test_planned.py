@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 from peloton.lifecycle.planned import FIRST, LATER, PlannedRange, as_placed, plan_pods
 from peloton.model.host_pool import Workload
@@ -24,8 +25,8 @@ def job(count: int, gang: int = 1, kind: JobType = JobType.BATCH) -> JobRecord:
     )
 
 
-def cpu(cores: int, **more: object) -> PodShape:
-    return PodShape(Resources(cores * 1000), **more)  # type: ignore[arg-type]
+def cpu(cores: int, **more: Any) -> PodShape:
+    return PodShape(Resources(cores * 1000), **more)
 
 
 def list_rows(pods: Sequence[PlannedPods]) -> list[tuple[int, int, int, bool]]:

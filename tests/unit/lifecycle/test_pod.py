@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ REPORTED = (
 )
 
 
-def a_pod(state: PodState = PodState.RUNNING, **changes: object) -> PodRecord:
+def a_pod(state: PodState = PodState.RUNNING, **changes: Any) -> PodRecord:
     pod = PodRecord(
         job_id=JOB,
         instance_id=3,
@@ -67,12 +68,12 @@ def a_pod(state: PodState = PodState.RUNNING, **changes: object) -> PodRecord:
         host="host",
         started_ns=10 * SECOND,
     )
-    return replace(pod, **changes)  # type: ignore[arg-type]
+    return replace(pod, **changes)
 
 
-def a_status(state: PodState, **changes: object) -> PodStatus:
+def a_status(state: PodState, **changes: Any) -> PodStatus:
     status = PodStatus(PodId(JOB, 3, 2), state, 15 * SECOND, host="host", agent_id="agent")
-    return replace(status, **changes)  # type: ignore[arg-type]
+    return replace(status, **changes)
 
 
 def apply(
@@ -209,7 +210,7 @@ def test_kill_on_preempt_makes_every_eviction_the_end(cause: Cause) -> None:
     ],
     ids=["stopped", "restarted", "done"],
 )
-def test_what_leaves_anyway_is_not_evicted(changes: dict[str, object], state: PodState, expected: PodState) -> None:
+def test_what_leaves_anyway_is_not_evicted(changes: dict[str, Any], state: PodState, expected: PodState) -> None:
     """A pod that ends on request, or has succeeded, before its host was drained is not changed by the drain."""
     pod = apply(a_pod(**changes), a_status(state, cause=Cause.HOST_DRAINED), kill_on_preempt=True).pod
 
@@ -257,7 +258,7 @@ def test_running_time_is_summed_for_batch_jobs() -> None:
         (PodState.KILLED, {"desired_run_id": 3}, False),
     ],
 )
-def test_failures_are_counted_by_rule(state: PodState, changes: dict[str, object], counts: bool) -> None:
+def test_failures_are_counted_by_rule(state: PodState, changes: dict[str, Any], counts: bool) -> None:
     """End on request, or for a newer run, use up no attempt."""
     assert counts == counts_as_failure(a_pod(**changes), state)
 

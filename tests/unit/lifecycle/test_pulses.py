@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,10 +23,14 @@ FIRST, ANOTHER = "its first pulse", "a pulse: none has come for 5 s"
 RUNNING_01 = "instances 0-1 to run and be healthy"
 
 
-def update(state: UpdateState = FORWARD, count: int = 4, pulsed_s: float = 0, **changes) -> UpdateRecord:  # type: ignore[no-untyped-def]
+def update(state: UpdateState = FORWARD, count: int = 4, pulsed_s: float = 0, **changes: Any) -> UpdateRecord:
     """Make an update of two at a time, with pulses every 5 s; the last one came ``pulsed_s`` before NOW, or never."""
     spec = UpdateSpec(batch_size=2, pulse_s=5, max_instance_attempts=1, max_failure_instances=1)
-    fields = {"updated": frozenset(range(count)), "pulsed_ns": int(NOW - pulsed_s * S) if pulsed_s else 0, **changes}
+    fields: dict[str, Any] = {
+        "updated": frozenset(range(count)),
+        "pulsed_ns": int(NOW - pulsed_s * S) if pulsed_s else 0,
+        **changes,
+    }
     return UpdateRecord("u", JOB, UpdateType.UPDATE, spec, state, 2, 1, **fields)
 
 
@@ -50,7 +55,7 @@ def test_what_is_in_flight_is_finished() -> None:
     pods = service() | {0: service_pod(0, 2), 1: service_pod(1, 2, state=PodState.STARTING)}
     step = next_step(update(pulsed_s=6, current=frozenset({0, 1})), pods, now_ns=NOW)
 
-    assert ({0}, {1}, ()) == (step.update.done, step.update.current, step.change)
+    assert (frozenset({0}), frozenset({1}), ()) == (step.update.done, step.update.current, step.change)
     assert f"instance 1 to run and be healthy and for {ANOTHER}" == update_wait_text(step.update)
 
 
@@ -110,7 +115,9 @@ Moves = st.lists(st.tuples(st.sampled_from(["pulse", "wait", "come up"]), st.int
 
 
 @given(st.integers(1, 8), st.integers(0, 3), st.integers(0, 5), Moves)
-def test_it_goes_on_exactly_while_pulses_come(count: int, batch: int, pulse_s: int, moves) -> None:  # type: ignore[no-untyped-def]
+def test_it_goes_on_exactly_while_pulses_come(
+    count: int, batch: int, pulse_s: int, moves: list[tuple[str, int]]
+) -> None:
     """Instances begin only within the time of a pulse, for any order of pulses, pauses and pods; each update that
     awaits a pulse would continue with it; and with pulses all the time the update ends.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ REPLACE = Ending(NextRun.REPLACE)
 RELAUNCH = Ending(NextRun.RELAUNCH)
 
 
-def make_ended_pod(state: PodState, **changes: object) -> PodRecord:
+def make_ended_pod(state: PodState, **changes: Any) -> PodRecord:
     pod = PodRecord(
         job_id=JobId("11111111-2222-3333-4444-555555555555"),
         instance_id=0,
@@ -32,7 +33,7 @@ def make_ended_pod(state: PodState, **changes: object) -> PodRecord:
         desired_run_id=1,
         updated_ns=100 * SECOND,
     )
-    return replace(pod, **changes)  # type: ignore[arg-type]
+    return replace(pod, **changes)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,9 +22,9 @@ FORWARD, BACKWARD, PAUSED = UpdateState.ROLLING_FORWARD, UpdateState.ROLLING_BAC
 KILLED = PodState.KILLED
 
 
-def update(spec: UpdateSpec | None = None, type: UpdateType = UpdateType.UPDATE, **changes) -> UpdateRecord:  # type: ignore[no-untyped-def]
+def update(spec: UpdateSpec | None = None, type: UpdateType = UpdateType.UPDATE, **changes: Any) -> UpdateRecord:
     sets = {k: frozenset(changes.pop(k, ())) for k in ("added", "updated", "removed", "current", "done", "failed")}
-    fields = {"state": FORWARD, "config_version": 2, "prev_config_version": 1, **changes, **sets}
+    fields: dict[str, Any] = {"state": FORWARD, "config_version": 2, "prev_config_version": 1, **changes, **sets}
     return UpdateRecord(update_id="u", job_id=JOB, type=type, spec=spec or UpdateSpec(), **fields)
 
 
@@ -145,7 +146,11 @@ def test_failures_under_the_limit_end_well() -> None:
     pods = service(3, 2) | {0: service_pod(0, 2, state=PodState.FAILED, failure_count=1)}
     spec = UpdateSpec(max_instance_attempts=1, max_failure_instances=2)
     step = next_step(update(spec, updated=range(3), current=range(3)), pods)
-    assert (UpdateState.SUCCEEDED, {0}, {1, 2}) == (step.update.state, step.update.failed, step.update.done)
+    assert (UpdateState.SUCCEEDED, frozenset({0}), frozenset({1, 2})) == (
+        step.update.state,
+        step.update.failed,
+        step.update.done,
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +175,7 @@ def test_a_paused_update_tracks_and_begins_nothing() -> None:
     """A paused update tracks instances in flight, and begins no more."""
     pods = service(3) | {0: NEW}
     step = next_step(update(UpdateSpec(batch_size=1), updated=range(3), current={0}, state=PAUSED), pods)
-    assert ({0}, (), PAUSED) == (step.update.done, step.change, step.update.state)
+    assert (frozenset({0}), (), PAUSED) == (step.update.done, step.change, step.update.state)
 
 
 def test_pause_resume_abort() -> None:
@@ -212,7 +217,7 @@ def test_difference() -> None:
     pods = service(5) | {1: service_pod(1, 1, desired_config_version=2)}
     changed = {(i, 1): i == 2 for i in range(5)}
     found = rollout.difference(pods, 4, 3, changed)
-    assert (set(), {1, 2}, {4}, {0, 3}) == (found.added, found.updated, found.removed, found.unchanged)
+    assert [set(), {1, 2}, {4}, {0, 3}] == [found.added, found.updated, found.removed, found.unchanged]
     assert {5, 6} == rollout.difference(pods, 7, 3, changed | {(4, 1): False}).added
 
 
@@ -228,7 +233,9 @@ def land(pods: dict[int, PodRecord], step: rollout.Step) -> None:
 @given(
     st.integers(0, 12), st.integers(0, 12), st.integers(0, 5), st.integers(0, 4), st.data(),
 )  # fmt: skip
-def test_a_rollout_ends_and_keeps_its_batch(before: int, after: int, batch: int, maximum: int, data) -> None:  # type: ignore[no-untyped-def]
+def test_a_rollout_ends_and_keeps_its_batch(
+    before: int, after: int, batch: int, maximum: int, data: st.DataObject
+) -> None:
     """Instances in flight are never more than the batch, missing ones never more than the SLA and the batch allow, and
     in the end every instance has the new configuration, in whatever order pods start.
     """

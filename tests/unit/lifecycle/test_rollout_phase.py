@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,15 @@ TEN = UpdateSpec(batch_size=10)
 STRICT = UpdateSpec(10, rollback_on_failure=True, max_instance_attempts=1, max_failure_instances=12)
 
 
-def update(spec: UpdateSpec = TEN, **changes) -> UpdateRecord:  # type: ignore[no-untyped-def]
+def update(spec: UpdateSpec = TEN, **changes: Any) -> UpdateRecord:
     sets = {k: frozenset(changes.pop(k, ())) for k in ("added", "removed", "current", "done", "failed")}
-    fields = {"state": UpdateState.ROLLING_FORWARD, "type": UpdateType.UPDATE, "updated": range(100), **changes, **sets}
+    fields: dict[str, Any] = {
+        "state": UpdateState.ROLLING_FORWARD,
+        "type": UpdateType.UPDATE,
+        "updated": range(100),
+        **changes,
+        **sets,
+    }
     fields["updated"] = frozenset(fields["updated"])
     return UpdateRecord("u", JOB, spec=spec, config_version=5, prev_config_version=4, **fields)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.lifecycle.sla import Availability, availability, available_min, grant, is_missing
-from peloton.model.pod import HealthState, PodState, Termination, TerminationReason
+from peloton.model.pod import HealthState, PodRecord, PodState, Termination, TerminationReason
 from peloton.model.reason import SlaRefusal
 from peloton.model.update_text import sla_text
 from tests.unit.lifecycle.pods import service_pod
@@ -29,7 +29,7 @@ KILLED, DELETED = PodState.KILLED, PodState.DELETED
         (service_pod(0, desired_config_version=2), Availability.KILLED, True),
     ],
 )
-def test_availability(pod, expected, missing) -> None:  # type: ignore[no-untyped-def]
+def test_availability(pod: PodRecord, expected: Availability, missing: bool) -> None:
     """Availability has a class for each pod; an unavailable pod with the goal to run is missing, whatever the cause."""
     assert (expected, missing) == (availability(pod), is_missing(pod))
 
@@ -75,7 +75,9 @@ def test_a_pod_that_does_not_exist() -> None:
         (3, {7}, {4, 5}, (4, 5), None),
     ],
 )
-def test_grants(maximum, missing, wanted, granted, refusal) -> None:  # type: ignore[no-untyped-def]
+def test_grants(
+    maximum: int, missing: set[int], wanted: set[int], granted: tuple[int, ...], refusal: SlaRefusal | None
+) -> None:
     """Grants go up to the maximum of the SLA, by instance; unavailable instances are granted in any case."""
     given_ = grant(maximum, missing, wanted)
     assert (granted, tuple(sorted(wanted - set(granted))), refusal) == (given_.granted, given_.refused, given_.refusal)

@@ -33,8 +33,9 @@ pod_fields = st.fixed_dictionaries(
         "termination": st.sampled_from([None, None, TAKEN_DOWN]),
     }
 )
-serving, updated, away = ({"config_version": version, "desired_config_version": version} for version in (1, 2, 1))
-away["state"] = PodState.LOST
+serving: dict[str, Any] = {"config_version": 1, "desired_config_version": 1}
+updated: dict[str, Any] = {"config_version": 2, "desired_config_version": 2}
+away = serving | {"state": PodState.LOST}
 kinds = st.one_of(st.sampled_from([serving, serving, updated, away]), pod_fields)
 """Kinds of pods, as fields of a pod."""
 moments = st.tuples(
@@ -58,9 +59,11 @@ states = st.sampled_from([UpdateState.INITIALIZED, UpdateState.ROLLING_BACKWARD,
 def updates(draw: st.DrawFn) -> UpdateRecord:
     """Each instance is added, updated, removed or unchanged."""
     parts = draw(st.lists(st.sampled_from(["updated", "updated", "updated", "added", "removed", ""]), max_size=COUNT))
-    sets = {part: frozenset(i for i, mine in enumerate(parts) if mine == part) for part in {*parts} - {""}}
+    sets: dict[str, Any] = {
+        part: frozenset(i for i, mine in enumerate(parts) if mine == part) for part in {*parts} - {""}
+    }
     spec, state, type_ = draw(specs), draw(states), draw(st.sampled_from(UpdateType))
-    return UpdateRecord("u", JOB, type_, spec, state, 2, 1, prev_state=UpdateState.ROLLING_FORWARD, **sets)  # type: ignore[arg-type]
+    return UpdateRecord("u", JOB, type_, spec, state, 2, 1, prev_state=UpdateState.ROLLING_FORWARD, **sets)
 
 
 class Whole(AtHand):

@@ -30,4 +30,4 @@ def test_a_workflow_that_has_not_failed_is_started_at_once() -> None:
 def test_failures_in_a_row_stay_at_the_longest_wait() -> None:
     """One hour of failures has more runs than the backoff needs to reach its maximum."""
     assert 3_600 // RESTARTS.max_s >= 6
-    assert RESTARTS.initial_s << 5 > RESTARTS.max_s
+    assert RESTARTS.initial_s * 2**5 > RESTARTS.max_s
