@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
@@ -49,14 +49,14 @@ async def asking(
     try:
         await until(lambda: server.loop.state.capacity is not None)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            yield Asked(server, explain_pb2_grpc.ExplainServiceStub(channel))  # type: ignore[arg-type]
+            yield Asked(server, explain_pb2_grpc.ExplainServiceStub(channel))
     finally:
         await server.stop()
 
 
-def job_config(pool: str, count: int, cpu: float, **sla: int) -> job_pb2.JobConfig:
+def job_config(pool: str, count: int, cpu: float, **sla: Any) -> job_pb2.JobConfig:
     config = job_pb2.JobConfig(name="planned", type=job_pb2.BATCH, instanceCount=count)
     config.respoolID.value = pool
-    config.sla.CopyFrom(job_pb2.SlaConfig(preemptible=True, **sla))  # type: ignore[arg-type]
+    config.sla.CopyFrom(job_pb2.SlaConfig(preemptible=True, **sla))
     config.defaultConfig.resource.cpuLimit = cpu
     return config

@@ -47,4 +47,4 @@ async def server(world: World) -> AsyncIterator[ResmgrServer]:
 @pytest.fixture
 async def manager(server: ResmgrServer) -> AsyncIterator[respool_pb2_grpc.ResourceManagerAsyncStub]:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        yield respool_pb2_grpc.ResourceManagerStub(channel)  # type: ignore[misc]
+        yield respool_pb2_grpc.ResourceManagerStub(channel)

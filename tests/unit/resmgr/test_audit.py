@@ -6,8 +6,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from peloton.model.pod import PodState
 from peloton.model.resources import Resources
 from peloton.scheduling.cycle import plan_cycle
 from services.resmgr.audit import BROKEN, around_cycle, faults
@@ -44,7 +46,7 @@ def test_admitted_above_a_limit(world: World) -> None:
     before = replace(now, usage=now.usage.copy())
     generous = now.tree.limit.copy()
     generous[1, 0] = 7000
-    plan = plan_cycle(replace(now, tree=replace(now.tree, limit=generous, reservation=generous * [[0], [1]])))
+    plan = plan_cycle(replace(now, tree=replace(now.tree, limit=generous, reservation=generous * np.array([[0], [1]]))))
     state.apply_admission(plan.admission)
 
     found = list(around_cycle(before, plan, state))
@@ -57,7 +59,7 @@ def drop_account(state: ResmgrState) -> None:
 
 
 def drop_pod(state: ResmgrState) -> None:
-    next(iter(state.jobs.values())).states[3] = CODES["FAILED"]  # type: ignore[index]
+    next(iter(state.jobs.values())).states[3] = CODES[PodState.FAILED]
 
 
 def hold_twice(state: ResmgrState) -> None:

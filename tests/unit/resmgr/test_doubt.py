@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from peloton.model.update import UpdateSpec, UpdateType
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
+from services.storage.storage import Storage
 from tests.reasons import HOT
 from tests.unit.resmgr.test_loop import Faulty, running, until
 from tests.unit.resmgr.test_preemption import ROUNDS, lend, start, two_pools
@@ -33,7 +34,7 @@ async def doubting(
     transactions, and the transactions committed by then stay.
     """
     faulty = Faulty(world, method, error)
-    loop = AdmissionLoop(faulty, world.lifecycles, world.hosts, settings)  # type: ignore[arg-type]
+    loop = AdmissionLoop(cast(Storage, faulty), world.lifecycles, world.hosts, settings)
     await loop.start()
     try:
         yield loop
@@ -153,7 +154,7 @@ async def test_pods_are_wanted_with_what_they_are_queued_with(world: World) -> N
         world.storage.updates.create(service, None, kind, UpdateSpec(), larger, b"", (), "", world.now_ns)
         world.storage.updates.advance(service, world.now_ns)
 
-    loop = AdmissionLoop(Overtaken(world, update), world.lifecycles, world.hosts, FAST)  # type: ignore[arg-type]
+    loop = AdmissionLoop(cast(Storage, Overtaken(world, update)), world.lifecycles, world.hosts, FAST)
     await loop.start()
     try:
         assert await loop.enqueue(service, 2) == 2

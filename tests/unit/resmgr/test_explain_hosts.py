@@ -11,6 +11,7 @@ from peloton.model.reason import RefusingHosts
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateSpec
 from peloton.model.volume import VolumeSpec, VolumeState
+from services.storage.pods.host_pods import LaunchRow
 from tests.reasons import REQUEUED, lacking_capacity, too_large
 from tests.unit.resmgr.asked import asking, job_config
 from tests.unit.resmgr.world import World
@@ -122,7 +123,7 @@ async def test_marks_of_a_service_and_of_its_hosts(world: World) -> None:
 
     async with asking(world) as asked:
         await asked.queue(job)
-        launched = [(at, 1, host, f"a{host}", {}) for at, host in enumerate(hosts)]
+        launched: list[LaunchRow] = [(at, 1, host, f"a{host}", {}) for at, host in enumerate(hosts)]
         world.storage.host_pods.mark_launched(job, launched, 1, "east")
         green = await asked.why(job)
         orange = Marked(Mark.ORANGE, "cpu 85 %, orange from 80 %")

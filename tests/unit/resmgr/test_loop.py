@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -24,6 +24,7 @@ from services.resmgr.loop import AdmissionLoop
 from services.resmgr.pool_rules import with_defaults
 from services.resmgr.recovery import rebuild
 from services.resmgr.settings import LoopSettings
+from services.storage.storage import Storage
 from tests.reasons import REQUEUED
 from tests.unit.resmgr.world import FAST, World, facts, fast, pool_config
 
@@ -332,7 +333,7 @@ class Faulty:
 async def test_a_lost_answer_in_the_cycle_changes_nothing(world: World, method: str) -> None:
     """A commit whose answer is lost is read back from storage; the loop continues."""
     job = world.job(world.pool("p", 2, 2), 3)
-    loop = AdmissionLoop(Faulty(world, method), world.lifecycles, world.hosts, FAST)  # type: ignore[arg-type]
+    loop = AdmissionLoop(cast(Storage, Faulty(world, method)), world.lifecycles, world.hosts, FAST)
     await loop.start()
     try:
         await until(lambda: not loop.state.is_busy)
@@ -351,7 +352,7 @@ async def test_a_lost_answer_to_a_call_is_found_out(world: World, method: str) -
     """The caller receives the error and tries again, and everything is counted once."""
     job = world.job(world.pool("p", 2, 2), 3)
     faulty = Faulty(world, method)
-    loop = AdmissionLoop(faulty, world.lifecycles, world.hosts, FAST)  # type: ignore[arg-type]
+    loop = AdmissionLoop(cast(Storage, faulty), world.lifecycles, world.hosts, FAST)
     await loop.start()
     try:
         await asyncio.gather(loop.enqueue(job, 3), return_exceptions=True)

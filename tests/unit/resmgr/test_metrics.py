@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 from opentelemetry.metrics import CallbackOptions
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Metric, NumberDataPoint
 
 from peloton.model.ids import JobId
-from peloton.model.reason import Rule
+from peloton.model.reason import Grounds, Rule
 from peloton.model.resources import Resources
 from peloton.scheduling.cycle import plan_cycle
-from peloton.scheduling.eviction import Eviction, Grounds
+from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.gangs import GangRun, QueueKind
 from services.resmgr.metrics import AdmissionMeter, PoolGauges, amounts_of
 from services.resmgr.recovery import rebuild
+from tests.present import require
 from tests.unit.resmgr.world import World
 
 
@@ -82,7 +83,11 @@ def test_evicted_and_requeued_pods_and_broken_invariants(world: World) -> None:
     data = reader.get_metrics_data()
     assert data is not None
     preempted, requeued, broken = data.resource_metrics[0].scope_metrics[0].metrics
-    found = {str(point.attributes["kind"]): point.value for point in preempted.data.data_points}  # type: ignore
+
+    def points(metric: Metric) -> list[NumberDataPoint]:
+        return [point for point in metric.data.data_points if isinstance(point, NumberDataPoint)]
+
+    found = {str(require(point.attributes)["kind"]): point.value for point in points(preempted)}
     assert found == {"between": 12, "inside": 6}
-    assert [({"pool": "/a"}, 3)] == [(point.attributes, point.value) for point in requeued.data.data_points]  # type: ignore
-    assert [point.value for point in broken.data.data_points] == [2]  # type: ignore
+    assert [({"pool": "/a"}, 3)] == [(point.attributes, point.value) for point in points(requeued)]
+    assert [point.value for point in points(broken)] == [2]

@@ -13,6 +13,7 @@ from peloton.api import convert_v1_spec
 from peloton.api.convert_pool import pool_spec
 from peloton.api.v0.explain import explain_pb2 as pb
 from peloton.api.v0.job import job_pb2
+from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.errors import Unavailable
 from peloton.model.daemon import DaemonPlan, DaemonReach
@@ -133,7 +134,9 @@ async def test_a_plan_of_a_gang_with_overrides(world: World) -> None:
 async def test_a_plan_of_a_service(world: World) -> None:
     """The plan is the same by the spec of the service and by its v0 configuration."""
     pool = world.pool("p", 0, 4)
-    spec = stateless_pb2.JobSpec(instance_count=6, respool_id={"value": pool}, sla={"preemptible": True})
+    spec = stateless_pb2.JobSpec(
+        instance_count=6, respool_id=peloton_pb2.ResourcePoolID(value=pool), sla=stateless_pb2.SlaSpec(preemptible=True)
+    )
     spec.default_spec.containers.add().resource.cpu_limit = 1
 
     async with asking(world) as asked:
@@ -152,7 +155,7 @@ async def test_a_plan_of_a_service(world: World) -> None:
 async def test_a_plan_of_a_stateful_service(world: World) -> None:
     """The disk for its volumes, which are to be made, is asked of hosts as it is of the pool, which has none here."""
     pool = world.pool("p", 9, 9)
-    spec = stateless_pb2.JobSpec(instance_count=2, respool_id={"value": pool})
+    spec = stateless_pb2.JobSpec(instance_count=2, respool_id=peloton_pb2.ResourcePoolID(value=pool))
     spec.default_spec.containers.add().resource.cpu_limit = 1
     spec.default_spec.volume.container_path, spec.default_spec.volume.size_mb = "data", 500
 

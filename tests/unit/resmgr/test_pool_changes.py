@@ -17,7 +17,7 @@ from tests.unit.resmgr.world import World, fast, pool_config
 async def test_busy_pools(world: World, manager: Manager, server: ResmgrServer) -> None:
     """A pool of a job that has not ended can neither be deleted nor become a parent, queued or not."""
     pool = await create(manager, "p", 1, 1)
-    job = world.job(pool, 2)  # type: ignore[arg-type]
+    job = world.job(pool, 2)
 
     async def refusals() -> tuple[str, str]:
         return (await delete(manager, "/p")).isBusy.message, await refusal(manager, pool_config("child", 1, 1, pool))
@@ -46,10 +46,10 @@ async def test_a_change_strands_no_gang(world: World, manager: Manager, server: 
     """
     parent = await create(manager, "eng", 20, 40)
     pool = await create(manager, "p", 10, 20, parent)
-    fixed = world.job(pool, 6, preemptible=False)  # type: ignore[arg-type]
+    fixed = world.job(pool, 6, preemptible=False)
     await server.loop.enqueue(fixed, 6)
     await until(lambda: len(world.states(fixed).get(PodState.READY, [])) == 6)
-    gang = world.job(pool, 15, gang=15)  # type: ignore[arg-type]
+    gang = world.job(pool, 15, gang=15)
     await server.loop.enqueue(gang, 15)
 
     async def message(
@@ -65,7 +65,7 @@ async def test_a_change_strands_no_gang(world: World, manager: Manager, server: 
     assert await message(5, 20) == "resource cpu, reservation 5 is less than 6 that non-preemptible pods hold"
     assert (await get(manager, pool)).poolinfo.config.resources[0].limit == 20
     assert await message(6, 15) == ""
-    big = world.job(pool, 1, cpu=6, preemptible=False)  # type: ignore[arg-type]
+    big = world.job(pool, 1, cpu=6, preemptible=False)
     await server.loop.enqueue(big, 1)
     assert await message(5.5, 15) == (
         f"job {big} waits in /eng/p, and could never be admitted then: "
@@ -129,9 +129,9 @@ async def test_a_pool_whose_job_has_ended_can_be_deleted_at_once(world: World) -
     server = await serve(world.storage, world.lifecycles, world.hosts, "127.0.0.1:0", rare)
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            manager: Manager = respool_pb2_grpc.ResourceManagerStub(channel)  # type: ignore[assignment]
+            manager: Manager = respool_pb2_grpc.ResourceManagerStub(channel)
             pool = await create(manager, "p", 1, 1)
-            job = world.job(pool, 1)  # type: ignore[arg-type]
+            job = world.job(pool, 1)
             await server.loop.enqueue(job, 1)
             await until(lambda: len(world.states(job).get(PodState.READY, [])) == 1)
             await server.loop.run_cycle()  # nothing is left to do, the loop waits for an hour

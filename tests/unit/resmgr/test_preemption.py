@@ -11,6 +11,8 @@ from services.resmgr.audit import faults
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.preemption import PreemptionRounds
 from services.resmgr.recovery import rebuild
+from services.resmgr.state import ResmgrState
+from services.storage.pods.host_pods import LaunchRow
 from tests.reasons import HOT
 from tests.unit.resmgr.test_loop import running, until
 from tests.unit.resmgr.world import LICENSE, World, facts, fast
@@ -21,7 +23,7 @@ ROUNDS = fast(preemption_period_s=0.05, sustained_over_count=2)
 
 def start(world: World, job_id: JobId) -> None:
     """Start the admitted pods of a job on hosts."""
-    rows = [
+    rows: list[LaunchRow] = [
         (instance, run, "h1", "a1", {})
         for gang in world.storage.pods.ready_gangs(job_id, 1000)
         for instance, run in gang.pods
@@ -135,12 +137,12 @@ async def test_one_deficit_evicts_once_even_after_a_crash(world: World) -> None:
         rounds = 0
         real, begin = loop._rounds, PreemptionRounds.begin
 
-        def count_rounds(state: object) -> frozenset[int]:
+        def count_rounds(state: ResmgrState) -> frozenset[int]:
             nonlocal rounds
             rounds += 1
-            return begin(real, state)  # type: ignore[arg-type]
+            return begin(real, state)
 
-        loop._rounds.begin = count_rounds  # type: ignore[method-assign, assignment]
+        loop._rounds.begin = count_rounds  # type: ignore[method-assign]
         await until(lambda: rounds >= 6)
         assert len(world.states(borrower)[PREEMPTING]) == 5
         assert loop.state.evicted == {borrower}

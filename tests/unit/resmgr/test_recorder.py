@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
@@ -20,6 +21,7 @@ from services.resmgr.settings import RecorderSettings
 from services.resmgr.state import ResmgrState
 from services.resmgr.tally import Tally
 from services.settings import load
+from services.storage.history.history import History
 from tests.unit.resmgr.test_loop import running, until
 from tests.unit.resmgr.test_preemption import ROUNDS, lend, two_pools
 from tests.unit.resmgr.world import World
@@ -68,7 +70,7 @@ class Records:
 def recorder_of(world: World, records: Records, tally: Tally) -> Recorder:
     state = rebuild(world.storage)
     state.set_capacity(Resources.of(100, 100_000), Resources())
-    return Recorder(lambda: state, tally, lambda: {"local": SUMS}, records, RecorderSettings())
+    return Recorder(lambda: state, tally, lambda: {"local": SUMS}, cast(History, records), RecorderSettings())
 
 
 async def test_a_sample_has_pools_and_clusters(world: World) -> None:
@@ -104,7 +106,7 @@ async def test_admissions_and_preemptions_are_counted_once(world: World) -> None
     borrower, owner = two_pools(world)
     records = Records()
     async with running(world, ROUNDS) as loop:
-        recorder = Recorder(lambda: loop.state, loop.tally, dict, records, RecorderSettings())
+        recorder = Recorder(lambda: loop.state, loop.tally, dict, cast(History, records), RecorderSettings())
         await lend(world, loop, borrower, owner)
         await until(lambda: loop.tally.preempted.total() == 5)  # a moment after storage shows it
         await recorder.record(T0 + 60)
@@ -179,7 +181,7 @@ async def test_how_long_nothing_was_recorded(world: World) -> None:
     """
     now_s, records = float(T0), Records()
     state = rebuild(world.storage)
-    recorder = Recorder(lambda: state, Tally(), dict, records, RecorderSettings(), lambda: now_s)
+    recorder = Recorder(lambda: state, Tally(), dict, cast(History, records), RecorderSettings(), lambda: now_s)
     assert 0 == recorder.behind_s()
     recorder.start()
     now_s += 300
@@ -193,7 +195,7 @@ async def test_how_long_nothing_was_recorded(world: World) -> None:
 
 async def test_no_period_no_series(world: World) -> None:
     """The period 0 turns the recorder off."""
-    recorder = Recorder(lambda: rebuild(world.storage), Tally(), dict, Records(), RecorderSettings(0))
+    recorder = Recorder(lambda: rebuild(world.storage), Tally(), dict, cast(History, Records()), RecorderSettings(0))
     recorder.start()
     await asyncio.sleep(0)
     await recorder.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import grpc
 import grpc.aio
@@ -16,11 +16,10 @@ from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.api.v0.short_names import respool_pb2_grpc
 from peloton.errors import InvalidArgument, NotFound, Unavailable
-from peloton.model.ids import ROOT_POOL_ID, JobId, PodId
+from peloton.model.ids import ROOT_POOL_ID, JobId, PodId, RespoolId
 from peloton.model.job import Queued
 from peloton.model.pod import PodState
 from peloton.model.resources import Resources
-from peloton.ports import ResourceManager
 from services.resmgr.client import ResourceManagerClient
 from services.resmgr.server import ResmgrServer, serve
 from tests.reasons import HOT, lacking_capacity
@@ -30,10 +29,12 @@ from tests.unit.resmgr.world import FAST, World, pool_config
 Manager: TypeAlias = "respool_pb2_grpc.ResourceManagerAsyncStub"
 
 
-async def create(manager: Manager, name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID) -> str:
+async def create(
+    manager: Manager, name: str, reservation: float, limit: float, parent: str = ROOT_POOL_ID
+) -> RespoolId:
     answer = await manager.CreateResourcePool(pb.CreateRequest(config=pool_config(name, reservation, limit, parent)))
     assert not answer.HasField("error"), answer
-    return answer.result.value
+    return RespoolId(answer.result.value)
 
 
 async def refusal(manager: Manager, config: pb.ResourcePoolConfig) -> str:
@@ -119,7 +120,7 @@ async def test_root_is_the_cluster(manager: Manager) -> None:
 async def test_usage_is_reported(world: World, manager: Manager, server: ResmgrServer) -> None:
     """Allocation appears per kind, in cores, on the pool and its parents."""
     pool = await create(manager, "p", 10, 50)
-    job = world.job(pool, 3, cpu=1.5)  # type: ignore[arg-type]
+    job = world.job(pool, 3, cpu=1.5)
     await server.loop.enqueue(job, 3)
     await until(lambda: len(world.states(job).get(PodState.READY, [])) == 3)
 
@@ -156,8 +157,8 @@ async def test_all_names_are_served(server: ResmgrServer) -> None:
 # -- changes --------------------------------------------------------------------------------------------------------
 
 
-def _config(**changes: object) -> pb.ResourcePoolConfig:
-    return pool_config("p", 10, 50, **changes)  # type: ignore[arg-type]
+def _config(**changes: Any) -> pb.ResourcePoolConfig:
+    return pool_config("p", 10, 50, **changes)
 
 
 def _with(*resources: pb.ResourceConfig) -> pb.ResourcePoolConfig:
@@ -382,16 +383,16 @@ async def test_client(world: World, server: ResmgrServer) -> None:
     job = world.job(world.pool("p", 1, 1), 3, cpu=2)  # never admitted; an admission would make placement start again
     server.loop.state.put_pool(world.storage.pools.specs()[0])
     channel = grpc.insecure_channel(f"127.0.0.1:{server.port}")
-    client: ResourceManager = ResourceManagerClient(lambda: channel)
+    client = ResourceManagerClient(lambda: channel)
     unknown = JobId("a1a1a1a1-0000-4000-8000-000000000000")
     try:
         assert await asyncio.to_thread(client.enqueue, job, 2) == Queued(2)
         await asyncio.to_thread(client.note_unplaced, job, 1, lacking_capacity(1))
         assert server.loop.state.count_unplaced(job) == (1, lacking_capacity(1))
         with pytest.raises(InvalidArgument, match="invalid pod id 'x'"):
-            await asyncio.to_thread(client.evict, [("x", HOT)])  # type: ignore[attr-defined]
+            await asyncio.to_thread(client.evict, [(cast("Any", "x"), HOT)])
         with pytest.raises(InvalidArgument, match="1001 pods are to be evicted, at most 1000 at a time"):
-            await asyncio.to_thread(client.evict, [(PodId(job, 0, 1), HOT)] * 1001)  # type: ignore[attr-defined]
+            await asyncio.to_thread(client.evict, [(PodId(job, 0, 1), HOT)] * 1001)
         world.kill_job(job)
         assert await asyncio.to_thread(client.kill_queued, job) == 2
         with pytest.raises(NotFound, match=f"resource manager: job {unknown} not found"):
