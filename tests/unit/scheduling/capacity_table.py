@@ -54,8 +54,13 @@ class CapacityScenario:
         return find_capacity(fleet, asked, {each.shape: closed for each in asked}, spreading)
 
 
+def _resources(text: str) -> Resources:
+    cpu_milli, memory_mib, disk_mib, gpu_milli = amounts(text)
+    return Resources(cpu_milli, memory_mib, disk_mib, gpu_milli)
+
+
 def _host(order: int, row: Row) -> HostRow:
-    free, total = (Resources(*amounts(row[column])) for column in ("free", "total"))
+    free, total = (_resources(row[column]) for column in ("free", "total"))
     return HostRow(Hostname(row["host"]), free, total, free.cpu_milli, 9, 99, _labels(row.get("labels", "")), order)
 
 
@@ -72,7 +77,7 @@ def _pods(row: Row) -> PlannedPods:
     strategy = Strategy.SPREAD_JOB if "spread-job" in row.get("flags", "") else Strategy.PACK_HOST
     rule = _rule(row.get("rule", ""))
     shape = PodShape(
-        Resources(*amounts(row["need"])),
+        _resources(row["need"]),
         strategy=strategy,
         constraint=rule,
         layout=layout if layout.spread or layout.close else None,

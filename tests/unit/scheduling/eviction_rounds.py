@@ -13,6 +13,7 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.resources import Resources
 from peloton.model.respool import PoolSpec
 from peloton.scheduling.cycle import Evictable, Plan, Snapshot, plan_cycle
+from peloton.scheduling.entitlement import Entitlement
 from peloton.scheduling.eviction import HeldRun
 from peloton.scheduling.gangs import GangRun
 from peloton.scheduling.preemption import count_over, over_entitled
@@ -88,7 +89,7 @@ class Cluster:
         self._apply(plan)
         return plan
 
-    def entitlement(self):  # type: ignore[no-untyped-def]
+    def entitlement(self) -> Entitlement:
         held, self.stage.held = self.stage.held, [*self.stage.held, *self.gone]
         try:
             return self.stage.entitlement()
@@ -202,7 +203,12 @@ def clusters(draw: st.DrawFn) -> Cluster:
     for job in range(count):
         row, priority = draw(st.sampled_from(leaves)), draw(st.integers(0, 2))
         size = draw(st.sampled_from([1, 1, 1, 2, 3, 5]))
-        need = (draw(st.sampled_from([0, 500, 1000, 1000, 2000])) * size, draw(st.integers(0, 2)) * size, 0, 0)
+        need: tuple[int, ...] = (
+            draw(st.sampled_from([0, 500, 1000, 1000, 2000])) * size,
+            draw(st.integers(0, 2)) * size,
+            0,
+            0,
+        )
         need += tuple(draw(st.integers(0, 2)) * size for _ in tree.licenses)
         preemptible, controller = draw(st.sampled_from([True, True, False])), draw(st.integers(0, 4)) == 0
         revocable = preemptible and draw(st.integers(0, 4)) == 0

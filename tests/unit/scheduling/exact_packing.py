@@ -11,7 +11,7 @@ from peloton.model.resources import Resources
 
 def fewest_hosts(hosts: Sequence[Resources], wanted: Sequence[tuple[Resources, int]]) -> int:
     """Return the smallest number of the empty hosts that fits the given count of pods of each shape."""
-    model = highspy.Highs()
+    model = highspy.Highs()  # type: ignore[no-untyped-call]
     model.setOptionValue("output_flag", False)
     used = [model.addBinary(obj=1.0) for _ in hosts]
     laid = [[model.addIntegral(lb=0, ub=count) for _, count in wanted] for _ in hosts]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.layout import Domains, Layout, Spread
@@ -14,6 +15,7 @@ from peloton.model.resources import Resources, compute_needed
 from peloton.scheduling.fit import HostView, misfit
 from peloton.scheduling.rebalance import plan
 from peloton.scheduling.relocation import HostNow
+from tests.present import require
 
 FREE, SPREAD, EMPTY = [Goal.FREE], [Goal.SPREAD], [Goal.EMPTY]
 PLENTY = 100
@@ -63,7 +65,10 @@ class Cluster:
                 shapes.setdefault(job_id, {})[shape] = None
         return {
             job_id: JobSpread(
-                {one: [Domains(self.domains(job_id, one, rule, drained)) for rule in one.layout.spread] for one in own},  # type: ignore[union-attr]
+                {
+                    one: [Domains(self.domains(job_id, one, rule, drained)) for rule in require(one.layout).spread]
+                    for one in own
+                },
                 job_id not in self.elsewhere,
             )
             for job_id, own in shapes.items()
@@ -89,8 +94,8 @@ class Cluster:
         return replace(self, pods=[replace(p, hostname=targets.get(p.pod_id, p.hostname)) for p in self.pods])
 
 
-def cpu(cores: int, **more: object) -> PodShape:
-    return PodShape(Resources(cores * 1000), strategy=Strategy.EMPTIEST_HOST, **more)  # type: ignore[arg-type]
+def cpu(cores: int, **more: Any) -> PodShape:
+    return PodShape(Resources(cores * 1000), strategy=Strategy.EMPTIEST_HOST, **more)
 
 
 def over(label: str, max_skew: int = 1, is_hard: bool = False) -> Layout:

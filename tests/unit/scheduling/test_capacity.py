@@ -64,7 +64,7 @@ def test_extended_resources_of_hosts_put_later_are_found() -> None:
 
     assert found.count == 3
     assert sum(hosts.host_count for hosts in found.refusing) == 3
-    assert fleet.count_fits(asked, fleet.rows(["h0"])).tolist() == [0]
+    assert fleet.count_fits(asked, fleet.rows([Hostname("h0")])).tolist() == [0]
 
 
 SHAPES = [PodShape(Resources(cpu * 1000), strategy=each) for cpu in (1, 2, 3) for each in Strategy]

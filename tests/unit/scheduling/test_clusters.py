@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,8 +121,8 @@ VIEWS = st.lists(
 
 @given(VIEWS, st.randoms(), st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3)))
 def test_every_cluster_is_tried_once_or_has_a_reason(
-    views: list[ClusterView], random, preferred: dict[str, int]
-) -> None:  # type: ignore[no-untyped-def]
+    views: list[ClusterView], random: Random, preferred: dict[str, int]
+) -> None:
     """The choice does not depend on the order of the arguments."""
     choice = order_clusters(views, [(SMALL, 3)], preferred)
     shuffled = list(views)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -33,9 +34,9 @@ def hosts(name: str, cpu: int, *serves: Workload, gpu: int = 0) -> HostPoolCapac
     return HostPoolCapacity(name, frozenset(serves), Resources.of(cpu, gpu=gpu))
 
 
-def run(job: str, workload: Workload, need: str = "1", count: int = 1, **more: object) -> GangRun:
-    defaults: dict[str, object] = {"gang_size": 1, "priority": 0, "queue_seq": 0}
-    return GangRun(JobId(job), 0, count, need=tuple(amounts(need)), workload=workload, **(defaults | more))  # type: ignore[arg-type]
+def run(job: str, workload: Workload, need: str = "1", count: int = 1, **more: Any) -> GangRun:
+    defaults: dict[str, Any] = {"gang_size": 1, "priority": 0, "queue_seq": 0}
+    return GangRun(JobId(job), 0, count, need=tuple(amounts(need)), workload=workload, **(defaults | more))
 
 
 class Cluster:
@@ -119,8 +120,8 @@ def test_compartments_are_connected_host_pools() -> None:
     )  # fmt: skip
 
     assert [(one.host_pools, one.workloads, one.capacity.cpu_milli) for one in found] == [
-        ("host pool d", {STATELESS}, 16_000),
-        ("host pools a, b, c", {BATCH, SHARED, GPU}, 7_000),
+        ("host pool d", frozenset({STATELESS}), 16_000),
+        ("host pools a, b, c", frozenset({BATCH, SHARED, GPU}), 7_000),
         (NO_HOST_POOL, {STATEFUL}, 0),
     ]
 

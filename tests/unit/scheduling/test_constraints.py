@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.lifecycle.constraints import describe, host_labels, matches
+from peloton.lifecycle.constraints import Labels, describe, host_labels, matches
 from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodLabel
 from peloton.scheduling.fit import label_misfit
 
 YES, NO = HostLabel("rack", "a"), HostLabel("rack", "z")
 NO_SAY = PodLabel("app", "web")
-LABELS = {"hostname": "h1", "rack": "a", "disk": {"ssd": 2}}
+LABELS: Labels = {"hostname": "h1", "rack": "a", "disk": {"ssd": 2}}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ REWRITE=1 in the environment redraws the expected tables; read the difference be
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_there_are_scenarios() -> None:
 # -- properties -----------------------------------------------------------------------------------------------------
 
 HALF_STATIC = (ReservationType.ELASTIC, ReservationType.STATIC)
-Case = tuple[list[PoolSpec], dict[str, oracle.Amounts], list[int], int]
+Case = tuple[list[PoolSpec], Mapping[str, oracle.Amounts], list[int], int]
 SMALL = st.integers(0, 40)
 LARGE = st.one_of(SMALL, st.integers(0, 10**7), st.integers(0, 2**50))
 
@@ -74,8 +74,10 @@ def cases(
         pools = _make_valid(pools, capacity)
     parents = {p.parent_id for p in pools}
     leaves = [p.respool_id for p in pools if p.respool_id not in parents]
-    loads = {leaf: oracle.Amounts(*(tuple(draw(amount) for _ in kinds) for _ in range(4))) for leaf in leaves}
-    return pools, dict(loads), capacity, draw(amount)
+    loads: dict[str, oracle.Amounts] = {
+        leaf: oracle.Amounts(*(tuple(draw(amount) for _ in kinds) for _ in range(4))) for leaf in leaves
+    }
+    return pools, loads, capacity, draw(amount)
 
 
 def _draw_pool(
@@ -113,7 +115,7 @@ def _make_valid(pools: list[PoolSpec], capacity: list[int]) -> list[PoolSpec]:
     return valid
 
 
-def _load(tree: PoolTree, loads: dict[str, oracle.Amounts]) -> Load:
+def _load(tree: PoolTree, loads: Mapping[str, oracle.Amounts]) -> Load:
     columns: dict[str, Ints] = {}
     for name in ("demand", "slack_demand", "allocation", "slack_allocation"):
         columns[name] = np.zeros_like(tree.reservation)

@@ -21,8 +21,6 @@ from services.resmgr.explain.text import describe_unqueued, headline, story, wai
 from tests.unit.scheduling.pool_table import amounts, pool, pool_id
 from tests.unit.scheduling.test_admission import Cluster, run
 
-NOTHING = tuple(amounts(""))
-
 
 def snapshot(cluster: Cluster) -> Snapshot:
     return Snapshot(
@@ -39,9 +37,11 @@ def snapshot(cluster: Cluster) -> Snapshot:
 
 def hold_job(job: str, **columns: str) -> JobUsage:
     """A job that holds ``column=amounts``."""
-    given = {name: tuple(amounts(text)) for name, text in columns.items()}
-    names = ("non_slack", "slack", "non_preemptible", "controller")
-    return JobUsage(JobId(job), **{name: given.get(name, NOTHING) for name in names})
+
+    def read(column: str) -> tuple[int, ...]:
+        return tuple(amounts(columns.get(column, "")))
+
+    return JobUsage(JobId(job), read("non_slack"), read("slack"), read("non_preemptible"), read("controller"))
 
 
 def explain_pool(cluster: Cluster, path: str, *jobs: JobUsage) -> str:

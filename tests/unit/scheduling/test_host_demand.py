@@ -27,7 +27,7 @@ TEN = Resources(10_000, 1_000)
 
 
 def pools(**serves: set[Workload]) -> HostPools:
-    named = {name: HostPool(name, frozenset(work)) for name, work in ({"default": set()} | serves).items()}
+    named = {name: HostPool(name, frozenset(work)) for name, work in {"default": set[Workload](), **serves}.items()}
     return HostPools(1, named)
 
 

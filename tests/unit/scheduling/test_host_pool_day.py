@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from peloton.scheduling.mover import MoverRule
+from peloton.model.mover import MoverRule
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,11 +43,11 @@ HOSTS = st.lists(
 
 
 @given(HOSTS, st.randoms())
-def test_the_order_is_the_same_however_hosts_are_listed(hosts: list[Occupancy], random: object) -> None:
+def test_the_order_is_the_same_however_hosts_are_listed(hosts: list[Occupancy], random: Random) -> None:
     """The order has exactly the hosts without pods that may not be preempted, and no busy host before an idle one."""
     order = leaving_order(hosts)
     shuffled = list(hosts)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
 
     assert order == leaving_order(shuffled)
     assert {each.hostname for each in hosts if not each.unpreemptible_count} == set(order)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,7 +28,7 @@ def make_loaded_host(name: str, cpu: int = 0, memory: int = 0, *, free: float = 
     return replace(host(name, free, 800), capacity=CAPACITY, load_beyond=(cpu, memory))
 
 
-def least(cpu: float = 1, memory: float = 10, **more: object) -> PodShape:
+def least(cpu: float = 1, memory: float = 10, **more: Any) -> PodShape:
     return shape(cpu, memory, strategy=Strategy.LEAST_LOADED, **more)
 
 

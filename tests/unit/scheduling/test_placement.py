@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -41,8 +42,8 @@ def host(
     return LeasedHost(Hostname(name), free, Resources.of(revocable_cpu), ports, labels, pod_slots=slots)
 
 
-def shape(cpu: float = 1, memory: float = 10, constraint: Constraint | None = None, **more: object) -> PodShape:
-    return PodShape(Resources.of(cpu, memory), constraint=constraint, **more)  # type: ignore[arg-type]
+def shape(cpu: float = 1, memory: float = 10, constraint: Constraint | None = None, **more: Any) -> PodShape:
+    return PodShape(Resources.of(cpu, memory), constraint=constraint, **more)
 
 
 def kind(of: PodShape) -> tuple[tuple[str, str], ...]:
@@ -245,7 +246,9 @@ HOSTS = st.builds(
     st.lists(LABELS, max_size=2, unique=True),
 )
 LEAVES = st.one_of(
-    st.builds(lambda label, c, n: HostLabel(*label, c, n), LABELS, st.sampled_from("<=>"), st.integers(0, 2)),
+    st.builds(
+        lambda label, c, n: HostLabel(label[0], label[1], c, n), LABELS, st.sampled_from("<=>"), st.integers(0, 2)
+    ),
     st.builds(lambda c, n: PodLabel("app", "x", c, n), st.sampled_from("<="), st.integers(0, 3)),
 )
 CONSTRAINTS = st.one_of(
@@ -291,13 +294,15 @@ def _lease(hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]]) -> Hos
 
 @given(st.lists(HOSTS, max_size=5), st.lists(st.tuples(SHAPES, st.integers(1, 4), st.booleans()), max_size=5))
 @settings(max_examples=examples(200), deadline=None)
-def test_never_overcommits(hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]], wanted: list[object]) -> None:
+def test_never_overcommits(
+    hosts: list[tuple[int, int, int, int, list[tuple[str, str]]]], wanted: list[tuple[PodShape, int, bool]]
+) -> None:
     """Hosts keep to their resources, gangs are whole, ports are in the host's ranges and unique, and runs repeat, for
     any request.
     """
     offered = _lease(hosts)
     gangs: list[ReadyGang] = []
-    for number, (of, count, is_gang) in enumerate(wanted):  # type: ignore[misc]
+    for number, (of, count, is_gang) in enumerate(wanted):
         start = number * 10
         gangs += [gang(of, count, start)] if is_gang else singles(of, count, start)
     shapes = {instance: g.shape for g in gangs for instance, _ in g.pods}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -338,11 +339,11 @@ def place_all(cluster: Cluster) -> Cluster:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(clusters(), GOALS, st.randoms(use_true_random=False))
-def test_equal_snapshots_give_equal_plans(cluster: Cluster, goals: list[Goal], random: object) -> None:
+def test_equal_snapshots_give_equal_plans(cluster: Cluster, goals: list[Goal], random: Random) -> None:
     """Plans do not depend on the order of hosts and pods."""
     hosts, pods = list(cluster.capacities.items()), list(cluster.pods)
-    random.shuffle(hosts)  # type: ignore[attr-defined]
-    random.shuffle(pods)  # type: ignore[attr-defined]
+    random.shuffle(hosts)
+    random.shuffle(pods)
 
     assert cluster.plan(goals) == replace(cluster, capacities=dict(hosts), pods=pods).plan(goals)
 
