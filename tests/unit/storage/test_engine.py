@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 
@@ -12,9 +14,9 @@ from services.storage.engine import POOL_SIZE, Database, make_engine
 @pytest.mark.parametrize(("given", "kept"), [({}, POOL_SIZE), ({"pool_size": 4}, 4)])
 def test_the_pool_has_the_size_that_is_set(given: dict[str, int], kept: int) -> None:
     """The setting is the number of permanent connections, and of further ones under load."""
-    pool = make_engine("postgresql://peloton@db.invalid/peloton", **given).pool
+    pool: Any = make_engine("postgresql://peloton@db.invalid/peloton", **given).pool
 
-    assert (kept, kept) == (pool.size(), pool._max_overflow)  # type: ignore[attr-defined]
+    assert (kept, kept) == (pool.size(), pool._max_overflow)
 
 
 def test_a_database_that_is_not_there_is_unavailable() -> None:
