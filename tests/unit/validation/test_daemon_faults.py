@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def a_config() -> job_pb2.JobConfig:
     return config
 
 
-def label(kind: task_pb2.LabelConstraint.Kind) -> task_pb2.Constraint:
+def label(kind: task_pb2.LabelConstraint.Kind.ValueType) -> task_pb2.Constraint:
     equal = task_pb2.LabelConstraint.CONDITION_EQUAL
     named = peloton_pb2.Label(key="rack", value="a")
     one = task_pb2.LabelConstraint(kind=kind, label=named, condition=equal, requirement=1)
@@ -54,8 +55,8 @@ def preemptible_pods(config: job_pb2.JobConfig) -> None:
     config.defaultConfig.preemptionPolicy.killOnPreempt = True
 
 
-def sla(**fields: int) -> Callable[[job_pb2.JobConfig], None]:
-    return lambda config: config.sla.CopyFrom(job_pb2.SlaConfig(**fields))  # type: ignore[arg-type]
+def sla(**fields: Any) -> Callable[[job_pb2.JobConfig], None]:
+    return lambda config: config.sla.CopyFrom(job_pb2.SlaConfig(**fields))
 
 
 def test_a_daemon_is_sound_whatever_its_pool_may_have() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from google.protobuf.json_format import ParseDict
@@ -62,9 +63,9 @@ def make_changed_config(change: Callable[[job_pb2.JobConfig], object], instance_
     return job
 
 
-def override(instance: int, **fields: object) -> job_pb2.JobConfig:
+def override(instance: int, **fields: Any) -> job_pb2.JobConfig:
     job = config()
-    job.instanceConfig[instance].CopyFrom(TASK(**fields))  # type: ignore[arg-type]
+    job.instanceConfig[instance].CopyFrom(TASK(**fields))
     return job
 
 
@@ -379,7 +380,7 @@ def test_many_overrides_cost_little() -> None:
     assert (time.process_time() - started) / yardstick_s < 40
 
 
-BOUNDED = {
+BOUNDED: dict[str, tuple[dict[str, Any], str]] = {
     "name": ({"name": "x" * 4_001}, "name has 4001 characters, at most 4000 are allowed"),
     "latency bound": (
         {"labels": [{"key": "peloton/p99-red-ms", "value": "1s"}]},
@@ -413,6 +414,7 @@ def test_texts_are_bounded(name: str) -> None:
 @pytest.mark.parametrize("kind", AMOUNTS_MAX)
 def test_what_all_pods_together_may_ask_can_be_added_up(kind: str) -> None:
     """The sum over all pods fits int64 in small units twice, including revocable cpu, which no pool's limit bounds."""
-    most = task_pb2.ResourceConfig(**{kind: AMOUNTS_MAX[kind]})
+    amounts: dict[str, Any] = {kind: AMOUNTS_MAX[kind]}
+    most = task_pb2.ResourceConfig(**amounts)
 
     assert 2 * Bounds().pods_active * max(resources(most)) < 2**63

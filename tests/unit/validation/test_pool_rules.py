@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from google.protobuf.json_format import ParseDict
@@ -69,7 +70,7 @@ def test_circle_of_pools_ends() -> None:
     assert pool_bounds("a", circle, None).limits[0] == 1
 
 
-UNPREEMPTIBLE = {
+UNPREEMPTIBLE: dict[str, tuple[dict[str, Any], tuple[int, ...], list[str]]] = {
     "inside the reservation": ({}, (1_000, 64, 0, 0), []),
     "beyond the reservation": ({}, (500, 64, 0, 0), ["cpu 1, reservation of resource pool /eng/maps is 0.5"]),
     "preemptible job": ({"sla": {"preemptible": True}}, (0, 0, 0, 0), []),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from peloton.api.mesos.v1 import mesos_pb2
@@ -20,22 +22,22 @@ NO_PATH = (
 )
 
 
-def service(sla: job_pb2.SlaConfig | None = None, **fields: object) -> job_pb2.JobConfig:
+def service(sla: job_pb2.SlaConfig | None = None, **fields: Any) -> job_pb2.JobConfig:
     """Return a valid service of four instances; ``fields`` are its default config's."""
     job = job_pb2.JobConfig(name="web", type=job_pb2.SERVICE, instanceCount=4, sla=sla)
-    job.defaultConfig.CopyFrom(task_pb2.TaskConfig(**fields))  # type: ignore[arg-type]
+    job.defaultConfig.CopyFrom(task_pb2.TaskConfig(**fields))
     job.defaultConfig.command.value = "serve"
     return job
 
 
-def override(**fields: object) -> job_pb2.JobConfig:
+def override(**fields: Any) -> job_pb2.JobConfig:
     job = service()
-    job.instanceConfig[2].CopyFrom(task_pb2.TaskConfig(**fields))  # type: ignore[arg-type]
+    job.instanceConfig[2].CopyFrom(task_pb2.TaskConfig(**fields))
     return job
 
 
-def both(job: job_pb2.JobConfig, **fields: object) -> job_pb2.JobConfig:
-    job.instanceConfig[2].CopyFrom(task_pb2.TaskConfig(**fields))  # type: ignore[arg-type]
+def both(job: job_pb2.JobConfig, **fields: Any) -> job_pb2.JobConfig:
+    job.instanceConfig[2].CopyFrom(task_pb2.TaskConfig(**fields))
     return job
 
 
@@ -43,8 +45,8 @@ def http_check(port_name: str, port: int = 0) -> Check:
     return Check(enabled=True, type=Check.HTTP, httpCheck=Check.HTTPCheck(portName=port_name, port=port))
 
 
-def executor(**fields: object) -> mesos_pb2.ExecutorInfo:
-    return mesos_pb2.ExecutorInfo(executor_id=mesos_pb2.ExecutorID(value="e"), **fields)  # type: ignore[arg-type]
+def executor(**fields: Any) -> mesos_pb2.ExecutorInfo:
+    return mesos_pb2.ExecutorInfo(executor_id=mesos_pb2.ExecutorID(value="e"), **fields)
 
 
 def invalid(instance: int, text: str) -> str:
@@ -122,7 +124,7 @@ RULES: dict[str, tuple[job_pb2.JobConfig, str]] = {
         invalid(0, "health check has type GRPC, want COMMAND or HTTP"),
     ),
     "check of a type that is not known": (
-        service(healthCheck=Check(enabled=True, type=9)),  # type: ignore[arg-type]
+        service(healthCheck=Check(enabled=True, type=cast("Any", 9))),
         invalid(0, "health check has type 9, want COMMAND or HTTP"),
     ),
     "volume": (service(volume=Volume(containerPath="data/main", sizeMB=500)), ""),
