@@ -44,7 +44,7 @@ class AnyMethod(grpc.GenericRpcHandler):
         self._methods = gateway.methods()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        path = handler_call_details.method.removeprefix("/")  # type: ignore[attr-defined]
+        path = handler_call_details.method.removeprefix("/")
         method = self._methods[path]
         self.script.path = path
         if method.takes_stream:
@@ -126,8 +126,8 @@ class World:
 
     def post(self, path: str, content: Any = b"{}", **headers: str) -> httpx2.Response:
         """Send a request; ``headers`` have underscores for dashes."""
-        given = {"content-type": b"application/json"}
-        given |= {name.replace("_", "-"): text.encode("latin-1") for name, text in headers.items()}
+        given = {b"content-type": b"application/json"}
+        given |= {name.replace("_", "-").encode(): text.encode("latin-1") for name, text in headers.items()}
         return self.run(self.client.post(f"/api/{path}", content=content, headers=given))
 
 

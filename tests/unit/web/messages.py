@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from google.protobuf import message_factory
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import strategies as st
+
+from tests.present import require
 
 DEPTH_MAX = 3
 FIELDS_MAX = 4
@@ -28,13 +29,13 @@ _SCALARS: dict[int, st.SearchStrategy[Any]] = {
 
 
 @st.composite
-def messages(draw: st.DrawFn, kind: Descriptor, depth: int = 0) -> Message:
+def messages(draw: st.DrawFn, kind: Any, depth: int = 0) -> Any:
     """Draws a message of ``kind`` with some of its fields set to any valid value."""
     message: Any = message_factory.GetMessageClass(kind)()
     if kind.full_name == "google.protobuf.Timestamp":
         message.seconds = draw(st.integers(0, LAST_SECOND))
         message.nanos = draw(st.integers(0, 999_999_999))
-        return message  # type: ignore[no-any-return]
+        return message
     chosen = draw(st.sets(st.sampled_from(list(kind.fields)), max_size=FIELDS_MAX)) if kind.fields else set()
     for field in kind.fields:
         is_deep = depth >= DEPTH_MAX and field.message_type is not None
@@ -49,11 +50,11 @@ def messages(draw: st.DrawFn, kind: Descriptor, depth: int = 0) -> Message:
             getattr(message, field.name).CopyFrom(draw(messages(field.message_type, depth + 1)))
         else:
             setattr(message, field.name, draw(scalars(field)))
-    return message  # type: ignore[no-any-return]
+    return message
 
 
 def _fill_map(draw: st.DrawFn, target: Any, field: FieldDescriptor, depth: int) -> None:
-    key_field, value_field = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+    key_field, value_field = (require(field.message_type).fields_by_name[name] for name in ("key", "value"))
     key = draw(scalars(key_field))
     if value_field.message_type is not None:
         target[key].CopyFrom(draw(messages(value_field.message_type, depth + 1)))
@@ -74,5 +75,5 @@ def scalars(field: FieldDescriptor) -> st.SearchStrategy[Any]:
     if field.type == _K.TYPE_STRING:
         return st.text(max_size=5)
     if field.type == _K.TYPE_ENUM:
-        return st.sampled_from([value.number for value in field.enum_type.values])
+        return st.sampled_from([value.number for value in require(field.enum_type).values])
     return _SCALARS[field.cpp_type]

@@ -122,8 +122,8 @@ def test_lines_become_a_stream_of_requests(world: World) -> None:
     response = world.post(BULK, pieces(), content_type=LINES)
 
     assert 200 == response.status_code, response.text
-    kind = METHODS[BULK].request
-    assert [1, 2, 0] == [kind.FromString(raw).commit.config_count for raw in script.requests]  # type: ignore[attr-defined]
+    kind: Any = METHODS[BULK].request
+    assert [1, 2, 0] == [kind.FromString(raw).commit.config_count for raw in script.requests]
 
 
 @pytest.mark.parametrize(

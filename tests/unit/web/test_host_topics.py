@@ -12,6 +12,7 @@ import pytest
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.history import history_pb2
+from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.maintenance import maintenance_pb2
 from peloton.api.v0.overview import overview_pb2 as pb
@@ -95,9 +96,9 @@ async def test_the_version_of_the_names_changes_with_them() -> None:
 async def test_one_host_with_its_pods_and_its_maintenance() -> None:
     """The request names the host only."""
     answers: dict[str, Any] = {
-        "QueryHosts": host_svc_pb2.QueryHostsResponse(host_infos=[{"hostname": "a"}]),
+        "QueryHosts": host_svc_pb2.QueryHostsResponse(host_infos=[host_pb2.HostInfo(hostname="a")]),
         "GetHostPods": pb.GetHostPodsResponse(pods=[pb.HostPod(pod_id="p")]),
-        "Query": maintenance_pb2.QueryResponse(hosts=[{"hostname": "a", "pod_count": 3}]),
+        "Query": maintenance_pb2.QueryResponse(hosts=[maintenance_pb2.HostMaintenance(hostname="a", pod_count=3)]),
     }
     api, asked = api_of(**answers)
 

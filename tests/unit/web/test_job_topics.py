@@ -45,8 +45,8 @@ def api(answers: Answers) -> Api:
     return cast(Api, answers)
 
 
-def a_row(state: int = job_pb2.RUNNING) -> table_pb2.JobRow:
-    return table_pb2.JobRow(id=peloton_pb2.JobID(value=JOB), name="etl", state=state)  # type: ignore[arg-type]
+def a_row(state: job_pb2.JobState.ValueType = job_pb2.RUNNING) -> table_pb2.JobRow:
+    return table_pb2.JobRow(id=peloton_pb2.JobID(value=JOB), name="etl", state=state)
 
 
 async def test_a_page_of_the_table_is_what_was_asked_for_without_its_count() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -43,7 +43,7 @@ def hub_of(pushed: Pushed) -> Hub:
     return Hub(cast(Any, None), topics)
 
 
-async def messages(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, Any]]:
+async def messages(stream: AsyncIterator[bytes]) -> AsyncGenerator[tuple[str, Any]]:
     """Yield (topic, message) of each frame that has one."""
     async for frame in stream:
         if frame.startswith(b"event: "):

@@ -79,7 +79,7 @@ class Services:
         self.pods, self.goal, self.opaque = pods, goal, opaque
 
     async def GetJob(self, request: Any, timeout: float) -> Any:
-        status = stateless_pb2.JobStatus(desired_state=f"JOB_STATE_{self.goal}")  # type: ignore[arg-type]
+        status = stateless_pb2.JobStatus(desired_state=stateless_pb2.JobState.Value(f"JOB_STATE_{self.goal}"))
         answer = stateless_svc_pb2.GetJobResponse(job_info=stateless_pb2.JobInfo(status=status))
         answer.workflow_info.opaque_data.data = self.opaque
         return answer

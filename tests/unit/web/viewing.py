@@ -39,7 +39,7 @@ async def answer_of(
     }
     route = gateway.routes()[-1]
     await route.app(scope, receive, send)
-    head = sent[0] if sent else {"status": 0, "headers": []}
+    head: dict[str, Any] = sent[0] if sent else {"status": 0, "headers": []}
     headers = {name.decode(): text.decode() for name, text in head["headers"]}
     return head["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
 
