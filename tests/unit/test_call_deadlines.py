@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
 import grpc
 import pytest
@@ -20,7 +21,7 @@ from peloton.api.private import hostmgr_pb2 as pb
 from peloton.api.private import hostmgr_pb2_grpc
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId
-from peloton.ports import CALL_DEADLINE_S
+from peloton.ports import CALL_DEADLINE_S, HostManager
 from services.grpc_errors import timeout_s
 from services.hostmgr.client import CALL_TIMEOUT_S, HostManagerClient
 from tests.workflow.clock import VirtualClock
@@ -55,7 +56,7 @@ def killer() -> Iterator[tuple[Killer, LaunchActivities]]:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield servicer, LaunchActivities(HostManagerClient(lambda: channel))
+        yield servicer, LaunchActivities(cast(HostManager, HostManagerClient(lambda: channel)))
     server.stop(None).wait()
 
 

@@ -103,11 +103,12 @@ def command_line(service: Service) -> list[str]:
 @pytest.mark.parametrize("name", [*ROLE_NAMES, "migrate"])
 def test_commands_are_commands_of_the_command_line(name: str) -> None:
     """The words of a service name a command of ``peloton``, and its arguments and options are valid."""
-    words, command, context = command_line(services()[name]), peloton, click.Context(peloton)
+    words, context = command_line(services()[name]), click.Context(peloton)
+    command: click.Command = peloton
     while isinstance(command, click.Group):
         found = command.get_command(context, words.pop(0))
         assert found is not None, services()[name]
-        command = found  # type: ignore[assignment]
+        command = found
 
     command.make_context(command.name, words).close()
 

@@ -19,9 +19,9 @@ from services.settings import load
 from services.storage.engine import make_engine
 
 
-def start_local(**settings: object) -> None:
+def start_local(**settings: Any) -> None:
     async def start() -> None:
-        async with LocalCluster(LocalSettings(port=0, **settings), report=lambda part, line: None):  # type: ignore[arg-type]
+        async with LocalCluster(LocalSettings(port=0, **settings), report=lambda part, line: None):
             pytest.fail("the cluster has started")
 
     asyncio.run(start())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_what_a_group_shares_is_made_once_and_ends() -> None:
 
     shared = Shared()
     for name in ("a", "b", "a"):
-        assert name == shared.get(name, lambda name=name: make_group(name))  # type: ignore[misc]
+        assert name == shared.get(name, partial(make_group, name))
     shared.close()
     shared.get("a", lambda: make_group("a"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -71,8 +72,9 @@ def test_channels_to_leaders_of_long_ago_are_closed(
         lead(table, f"127.0.0.1:{number + 1}")
         made.append(find())
 
+    closed: Any = made[0]
     with pytest.raises(ValueError, match="closed channel"):
-        made[0].unary_unary("/a/B")(b"", timeout=0.01)
+        closed.unary_unary("/a/B")(b"", timeout=0.01)
     assert find() is made[-1]
 
 

@@ -48,13 +48,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def stand_still(self, for_s: float) -> None:
         self._jumps.now_s += for_s
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+    def run_in_executor(  # type: ignore[override]  # whose parameters are bound to those of the function
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self.create_future()
         effect_s, answer_s = self._takes(func.__name__)
 
         def take_effect() -> None:
             found = func(*args)
-            self.call_later(answer_s, lambda: answer.done() or answer.set_result(found))
+
+            def give() -> None:
+                if not answer.done():
+                    answer.set_result(found)
+
+            self.call_later(answer_s, give)
 
         self.call_later(effect_s, take_effect)
         return answer

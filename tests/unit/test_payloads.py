@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from temporalio.converter import DataConverter
@@ -62,4 +62,4 @@ async def test_other_versions(converter: DataConverter) -> None:
 async def test_a_reason_of_before_is_read() -> None:
     """A reason that a worker wrote as a text, before reasons were values, is read as the text."""
     for value in ("no hosts", RequeueReason(RequeueRule.LEFT_BEHIND, 1, 4)):
-        assert [value] == await CONVERTER.decode(await CONVERTER.encode([value]), [RequeueReason | str])  # type: ignore[list-item]
+        assert [value] == await CONVERTER.decode(await CONVERTER.encode([value]), [cast("type", RequeueReason | str)])

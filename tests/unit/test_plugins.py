@@ -94,9 +94,15 @@ def test_victims_are_chosen_by_the_policy(examples: list[str]) -> None:
 
 def test_a_driver_is_chosen_by_the_scheme(examples: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver wraps that of Mesos at the address, and passes launches on."""
-    driver = cluster_driver_of(Settings(mesos="audit://localhost:5050"), object(), object())()  # type: ignore[arg-type]
+    unused: Any = object()
+    driver: Any = cluster_driver_of(Settings(mesos="audit://localhost:5050"), unused, unused)()
     launched: list[list[HostLaunch]] = []
-    monkeypatch.setattr(driver._driver, "launch", lambda launches: launched.append(launches) or [])  # type: ignore
+
+    def launch(launches: list[HostLaunch]) -> list[object]:
+        launched.append(launches)
+        return []
+
+    monkeypatch.setattr(driver._driver, "launch", launch)
 
     assert "mesos" == driver.capabilities.kind
     assert [] == driver.launch([])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_while_one_asks_the_others_have_the_last_answer() -> None:
 
 def test_a_question_that_fails_is_asked_again() -> None:
     """A failed question raises its error in the caller."""
-    answers = iter([OSError("away"), 7])
+    answers: Iterator[OSError | int] = iter([OSError("away"), 7])
 
     def find() -> int:
         answer = next(answers)

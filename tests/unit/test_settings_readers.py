@@ -64,7 +64,7 @@ def read_settings(path: Path) -> Iterator[tuple[str, str]]:
 
 def test_readers_are_those_of_the_code() -> None:
     """Each setting is read by the roles that the table names, and by no other."""
-    found = defaultdict(set)
+    found: defaultdict[str, set[str]] = defaultdict(set)
     modules = [SERVICES / name for name in {place.split(":")[0] for place in READERS} | {"teardown.py"}]
     for path in modules:
         module = path.relative_to(SERVICES).as_posix()

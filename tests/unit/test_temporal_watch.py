@@ -44,9 +44,9 @@ RECORD = JobRecord(
 
 
 def beat(
-    queue: str, ago_s: float = 1.0, status: int = WorkerStatus.WORKER_STATUS_RUNNING, build: str = ""
+    queue: str, ago_s: float = 1.0, status: WorkerStatus.ValueType = WorkerStatus.WORKER_STATUS_RUNNING, build: str = ""
 ) -> WorkerInfo:
-    found = WorkerHeartbeat(task_queue=queue, status=status, worker_instance_key=str(next(KEYS)))  # type: ignore[arg-type]
+    found = WorkerHeartbeat(task_queue=queue, status=status, worker_instance_key=str(next(KEYS)))
     if build:
         found.deployment_version.deployment_name, found.deployment_version.build_id = DEPLOYMENT, build
     found.heartbeat_time.FromNanoseconds(NOW_NS - int(ago_s * 1e9))

@@ -11,12 +11,12 @@ import pytest
 
 from peloton.errors import PelotonError
 from peloton.lifecycle.pod_machine import TABLE, Actor, Event
+from tests.unit.import_table import MAY
 from tests.unit.tidy import (
     ALLOWED_CALLS,
     BANNED_CALLS_IN,
     CLUSTER_WORDS_ALLOWED,
     FUNCTION_LINES_MAX,
-    MAY,
     PACKAGES,
     PAGE_ENDINGS,
     ROOT,

@@ -104,10 +104,13 @@ async def test_no_worker_has_crashed_where_there_are_no_heartbeats(monkeypatch: 
     monkeypatch.setattr(worker_fleet, "_metadata", metadata)
     summary = WorkerDeploymentInfo.WorkerDeploymentVersionSummary()
     version = worker_fleet._version
-    without = await version(None, summary, None, now_s)  # type: ignore[arg-type]
-    silent = await version(None, summary, [], now_s)  # type: ignore[arg-type]
+    without = await version(NO_CLIENT, summary, None, now_s)
+    silent = await version(NO_CLIENT, summary, [], now_s)
 
     assert (0, 3) == (without.crashes, silent.crashes)
+
+
+NO_CLIENT: Any = None
 
 
 class Claiming(worker_versions.VersionClaim):
@@ -115,7 +118,7 @@ class Claiming(worker_versions.VersionClaim):
 
     def __init__(self, promotion: Promotion) -> None:
         self._version, self._promotion, self._agreement = "new", promotion, None
-        self._client, self._is_noted = None, True  # type: ignore[assignment]
+        self._client, self._is_noted = NO_CLIENT, True
 
 
 @pytest.mark.parametrize(
@@ -206,13 +209,13 @@ class FakeDeployment:
 
 async def test_two_acts_of_people_do_not_undo_each_other() -> None:
     """The later act is based on an outdated state, and is refused: its user has to read the state again."""
-    deployment = FakeDeployment()
-    admin = WorkerAdmin(deployment, Promotion.AUTO)  # type: ignore[arg-type]
-    before = await worker_fleet.read_fleet(deployment)  # type: ignore[arg-type]
+    deployment: Any = FakeDeployment()
+    admin = WorkerAdmin(deployment, Promotion.AUTO)
+    before = await worker_fleet.read_fleet(deployment)
 
     await admin.promote("new", 0.0)  # two changes, as another version ramped
     with pytest.raises(RPCError, match="conflict token mismatch"):
-        await worker_fleet.apply(deployment, before, TAKEOVER)  # type: ignore[arg-type]
+        await worker_fleet.apply(deployment, before, TAKEOVER)
 
     assert ("new", "", 2) == (deployment.current, deployment.ramping, deployment.changes)
     deployment.is_raced = True

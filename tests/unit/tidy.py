@@ -143,6 +143,7 @@ def sdk_faults(path: Path, tree: ast.AST) -> Iterator[str]:
     """Yield imports and attributes that are internals of Temporal's SDK."""
     for node in walk(tree):
         names = []
+        line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -151,7 +152,7 @@ def sdk_faults(path: Path, tree: ast.AST) -> Iterator[str]:
             names = [f"{node.value.id}.{node.attr}"]
         for name in names:
             if SDK_INTERNALS.search(name):
-                yield f"{path}:{node.lineno}: {name} is internal to Temporal's SDK; only {SDK_INTERNALS_IN} may use it"
+                yield f"{path}:{line}: {name} is internal to Temporal's SDK; only {SDK_INTERNALS_IN} may use it"
 
 
 @cache
@@ -277,7 +278,7 @@ def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in walk(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
-                yield node.lineno, name  # type: ignore[attr-defined]
+                yield node.lineno, name
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield node.lineno, name
 
@@ -294,7 +295,8 @@ def find_banned_calls(path: Path, tree: ast.Module) -> Iterator[str]:
     for node in walk(tree):
         name = dotted(node, aliases)
         if name and BANNED_CALLS.match(name) and (path.as_posix(), name) not in ALLOWED_CALLS:
-            yield f"{path}:{node.lineno}: {name} in {path.parts[0]}/: time and chance are passed in"  # type: ignore[attr-defined]
+            line = getattr(node, "lineno", 0)
+            yield f"{path}:{line}: {name} in {path.parts[0]}/: time and chance are passed in"
 
 
 def dotted(node: ast.AST, aliases: dict[str, str]) -> str:

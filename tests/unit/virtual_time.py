@@ -8,7 +8,7 @@ import selectors
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ClassVar
 
 START_S = 1_000_000.0
@@ -49,7 +49,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._now_s = START_S
-        self._calls: list[tuple[Executor, Future[Any], asyncio.Future[Any]]] = []
+        self._calls: list[tuple[ThreadPoolExecutor, Future[Any], asyncio.Future[Any]]] = []
         super().__init__(_Selector(self))
         self.set_default_executor(ThreadPoolExecutor())
 
@@ -67,7 +67,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     async def shutdown_default_executor(self, *_: Any) -> None:
         self._shared.shutdown()
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(  # type: ignore[override]  # whose parameters are bound to those of the function
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
         executor = executor or self._shared
         call = executor.submit(func, *args)
         self._calls.append((executor, call, asyncio.wrap_future(call, loop=self)))
