@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,13 @@ def test_keys_come_and_go(path: Path) -> None:
     ring = read_keyring(path).add("second", is_active=False)
     assert ("first", "second", "third") == (ring.active, ring.use("second").active, ring.add("third", True).active)
     assert ["second"] == list(ring.use("second").remove("first").keys)
-    for act, fault in (
+    refused: tuple[tuple[Callable[[], object], str], ...] = (
         (lambda: ring.add("second", True), "never replaced"),
         (lambda: ring.add("no/id", True), "want 1 to 63"),
         (lambda: ring.use("third"), "no key 'third' in the keyring, only first, second"),
         (lambda: ring.remove("first"), "is the active one"),
-    ):
+    )
+    for act, fault in refused:
         with pytest.raises(InvalidArgument, match=fault):
             act()
 

@@ -42,7 +42,7 @@ def ask(authority: LocalAuthority, issued: IssuedFiles | None, asks: bool = True
         return request
 
     server = grpc.server(ThreadPoolExecutor(1))
-    handlers = {"Get": grpc.unary_unary_rpc_method_handler(answer)}
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {"Get": grpc.unary_unary_rpc_method_handler(answer)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Service", handlers),))
     port = server.add_secure_port("127.0.0.1:0", server_credentials(authority, asks))
     server.start()
@@ -90,7 +90,7 @@ def test_a_server_that_asks_refuses_other_certificates(authority: LocalAuthority
     for issued in (None, stranger, authority.issue("late", valid=timedelta(seconds=-5))):
         with pytest.raises(grpc.RpcError) as refused:
             ask(authority, issued)
-        assert grpc.StatusCode.UNAVAILABLE is refused.value.code()  # type: ignore[attr-defined]
+        assert grpc.StatusCode.UNAVAILABLE is refused.value.code()
 
 
 async def test_the_same_on_an_event_loop(authority: LocalAuthority) -> None:
@@ -101,7 +101,7 @@ async def test_the_same_on_an_event_loop(authority: LocalAuthority) -> None:
         seen.append(identity_of(context))
         return request
 
-    handlers = {"Get": grpc.unary_unary_rpc_method_handler(answer)}
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {"Get": grpc.unary_unary_rpc_method_handler(answer)}
     server = grpc.aio.server(handlers=[grpc.method_handlers_generic_handler("test.Service", handlers)])
     port = server.add_secure_port("127.0.0.1:0", server_credentials(authority, True))
     await server.start()

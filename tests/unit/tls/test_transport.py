@@ -41,7 +41,7 @@ class Echo(grpc.GenericRpcHandler):
 @contextmanager
 def serving(transport: Transport, *around: Any) -> Iterator[str]:
     """Serve with threads; yield the address."""
-    server = grpc.server(ThreadPoolExecutor(2), handlers=[Echo()], interceptors=around)
+    server = grpc.server(ThreadPoolExecutor(2), handlers=[Echo()], interceptors=list(around))
     port = transport.bind_for_clients(server, "127.0.0.1:0")
     server.start()
     yield f"127.0.0.1:{port}"
@@ -187,8 +187,9 @@ def test_a_port_without_certificates_of_clients(authority: LocalAuthority, trans
     ):
         send: Any = channel.unary_unary(PUBLIC)
         assert b"x" == send(b"x", timeout=TIMEOUT_S)
+        refused: Any = channel.unary_unary(PRIVATE)
         with pytest.raises(grpc.RpcError, match="PELOTON_ROLES_PORT"):
-            channel.unary_unary(PRIVATE)(b"x", timeout=TIMEOUT_S)
+            refused(b"x", timeout=TIMEOUT_S)
         assert b"x" == call(transport_of(issued), f"127.0.0.1:{roles_port}")
 
 
@@ -198,7 +199,8 @@ async def test_a_renewed_certificate_is_shown(authority: LocalAuthority, transpo
     server, caller = transport_of(issued), transport_of(client)
     async with serving_async(server) as address:
         channel = caller.open_async(address, [])
-        stream: Any = channel.unary_stream("/test/Count")(b"20")
+        count: Any = channel.unary_stream("/test/Count")
+        stream = count(b"20")
         assert b"0" == await anext(aiter(stream))
         put(authority.issue("renewed", "spiffe://test/role/resmgr", HOSTS), issued)
         put(authority.issue("renewed-client", "spiffe://test/role/api"), client)
