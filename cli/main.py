@@ -36,7 +36,7 @@ ENTRIES = {
     "admin": Entry(
         "cli.admin",
         "admin",
-        "Lock components, check the database, upgrade its schema, promote workers, deploy control planes.",
+        "Lock components, check the database, upgrade its schema, rotate secrets, promote workers, deploy.",
     ),
     "schema": Entry("cli.schema", "schema", "Print the JSON schema of job, service or pool files, for editors."),
     "examples": Entry("cli.examples", "examples", "Copy the example files into a folder."),

@@ -23,8 +23,8 @@ NAME = "peloton-temporal"
 OF_USERS = ("local", "postgres", "joblib")
 """Extras of the product in the environment of the tests; these include the others, but for those of frameworks."""
 ALLOWED = {
-    "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "LGPL-3.0-only", "MIT", "MPL-2.0",
-    "PSF-2.0", "Zlib",
+    "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "LGPL-3.0-only", "MIT", "MIT-0",
+    "MPL-2.0", "PSF-2.0", "Zlib",
 }  # fmt: skip
 """Licences under which others may pass the product on. Those with copyleft concern changes of the package itself."""
 SPDX = {

@@ -16,19 +16,21 @@ if TYPE_CHECKING:
     from services.storage.pods.external_pods import ExternalPods
     from services.storage.storage import Storage
 
-DRIVERS: dict[str, Callable[[Settings, FrameworkRecords, ExternalPods], ClusterDriver]] = {}
+Refusal = Callable[[], str]
+"""Returns why the host manager may not send now, such as another leader; empty: it may."""
+DRIVERS: dict[str, Callable[[Settings, FrameworkRecords, ExternalPods, Refusal], ClusterDriver]] = {}
 """Drivers of plugins, by the scheme of the address in PELOTON_MESOS."""
 
 
 def cluster_driver_of(
-    settings: Settings, records: FrameworkRecords, external_pods: ExternalPods, refusal: Callable[[], str]
+    settings: Settings, records: FrameworkRecords, external_pods: ExternalPods, refusal: Refusal
 ) -> Callable[[], ClusterDriver]:
     """Make the driver of this host manager's cluster, which asks ``refusal`` before it sends why it may not, or "".
     Raises InvalidArgument naming the setting, and Unimplemented."""
     scheme, separator, _ = settings.mesos.partition("://")
     if separator and scheme in DRIVERS:
         make = DRIVERS[scheme]
-        return lambda: make(settings, records, external_pods)
+        return lambda: make(settings, records, external_pods, refusal)
     if settings.kubernetes:
         from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 

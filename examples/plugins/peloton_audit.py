@@ -7,7 +7,7 @@ from typing import cast
 
 from peloton.model.ids import PodId
 from peloton.ports import FrameworkRecords
-from services.cluster_drivers import DRIVERS, cluster_driver_of
+from services.cluster_drivers import DRIVERS, Refusal, cluster_driver_of
 from services.hostmgr.driver import ClusterDriver, HostLaunch
 from services.settings import Settings
 from services.storage.pods.external_pods import ExternalPods
@@ -31,9 +31,9 @@ class AuditedDriver:
         return self._driver.launch(launches)
 
 
-def make(settings: Settings, records: FrameworkRecords, external_pods: ExternalPods) -> ClusterDriver:
+def make(settings: Settings, records: FrameworkRecords, external_pods: ExternalPods, refusal: Refusal) -> ClusterDriver:
     plain = replace(settings, mesos=settings.mesos.removeprefix(f"{SCHEME}://"))
-    return cast(ClusterDriver, AuditedDriver(cluster_driver_of(plain, records, external_pods)()))
+    return cast(ClusterDriver, AuditedDriver(cluster_driver_of(plain, records, external_pods, refusal)()))
 
 
 def register() -> None:

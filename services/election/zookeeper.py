@@ -29,7 +29,7 @@ from kazoo.security import make_acl, make_digest_acl
 
 from peloton.errors import Unavailable
 from peloton.model.ids import HOSTMGR_ROLE
-from peloton.ports import LeaseRecords
+from peloton.ports import EpochRecords
 from services.fence import Fence, boot_s
 
 log = logging.getLogger(__name__)
@@ -86,10 +86,10 @@ class ZooKeeper:
     def __init__(self, access: Access, session_s: float) -> None:
         self._client, self._root = connect(access, session_s), access.root
 
-    def election(self, leases: LeaseRecords, role: str, ttl_s: float, lost: Callable[[str], None]) -> ZooKeeperElection:
+    def election(self, leases: EpochRecords, role: str, ttl_s: float, lost: Callable[[str], None]) -> ZooKeeperElection:
         return ZooKeeperElection(self._client, self._root, leases, role, ttl_s, lost)
 
-    def directory(self, leases: LeaseRecords) -> ZooKeeperDirectory:
+    def directory(self, leases: EpochRecords) -> ZooKeeperDirectory:
         return ZooKeeperDirectory(self._client, self._root, leases)
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class ZooKeeperElection:
         self,
         client: KazooClient,
         root: str,
-        leases: LeaseRecords,
+        leases: EpochRecords,
         role: str,
         ttl_s: float,
         lost: Callable[[str], None] = log.error,
@@ -180,18 +180,18 @@ class ZooKeeperElection:
         while True:
             await asyncio.sleep(self._ttl_s / CHECKS_PER_TTL)
             check = asyncio.ensure_future(self._run(self._confirm))
-            await asyncio.wait({check}, timeout=max(self._left_s(), self._ttl_s * GRACE_TTLS))
+            await asyncio.wait({check}, timeout=max(self._seconds_left(), self._ttl_s * GRACE_TTLS))
             if check.done() and not check.exception():
                 if not check.result():
                     break
                 await asyncio.wait({asyncio.ensure_future(self._run(self._renew_row))}, timeout=self._ttl_s)
-            elif self._left_s() <= 0:
+            elif self._seconds_left() <= 0:
                 log.warning("%s: ZooKeeper does not say that this process leads", self._role)
                 break
             check.cancel()
         raise Unavailable(f"{self._role}: leadership lost")
 
-    def _left_s(self) -> float:
+    def _seconds_left(self) -> float:
         """Return the seconds until this leader must give up, unless ZooKeeper says that it leads."""
         return self._confirmed_s + self._safe_ttl_s() * (1 - 1 / CHECKS_PER_TTL) - time.monotonic()
 
@@ -257,7 +257,7 @@ class ZooKeeperElection:
 class ZooKeeperDirectory:
     """Implements ``Directory``: addresses come from ZooKeeper, the names of clusters without a leader from storage."""
 
-    def __init__(self, client: KazooClient, root: str, leases: LeaseRecords) -> None:
+    def __init__(self, client: KazooClient, root: str, leases: EpochRecords) -> None:
         self._client, self._root, self._leases = client, root, leases
         self._lock = threading.Lock()
         self._last: dict[str, str | None] = {}

@@ -358,11 +358,11 @@ MAY: dict[str, May] = {
         ("grpc", "httptools", "orjson", "starlette", "thriftpy2"),
     ),
     # The shared part of emulated clusters of any kind: it imports none of them.
-    "services.lab.shared": May(_READS_FILES, ("click", "yaml")),
+    "services.lab.shared": May((), ("click", "yaml")),
     "services.lab.shared.http": May((), ("httptools", "websockets")),
-    "services.lab.kubernetes": May((*_READS_FILES, "services.lab.shared"), ("click", "orjson", "yaml")),
+    "services.lab.kubernetes": May(("services.lab.shared",), ("click", "orjson", "yaml")),
     "services.lab.mesos": May(("services.lab.shared",), ("click", "orjson")),
-    "services.lab.mesos.http": May((*_READS_FILES, "services.lab.shared.http"), ("orjson",)),
+    "services.lab.mesos.http": May(("services.lab.shared.files", "services.lab.shared.http"), ("orjson",)),
     "services.lab.mesos.master": May((*_MINICLUSTER, "services.lab.shared"), ("orjson",)),
     "services.lab.mesos.agents": May((*_MINICLUSTER, "services.lab.shared", "services.lab.mesos.master"), ("orjson",)),
     "services.lab.mesos.api": May(

@@ -16,6 +16,7 @@ from services.aurorabridge.thrift import api
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 OURS = (
     *(
+        "ACCESS",
         "ADVICE",
         "BULK",
         "EXPLAIN",

@@ -37,7 +37,7 @@ def run_alone(role: str) -> None:
 
 def make_driver() -> None:
     records: Any = None
-    cluster_driver_of(load({"PELOTON_MESOS": "127.0.0.1:1"}), records, records)
+    cluster_driver_of(load({"PELOTON_MESOS": "127.0.0.1:1"}), records, records, str)
 
 
 @pytest.mark.parametrize(

@@ -84,11 +84,12 @@ def test_nothing_reaches_mesos() -> None:
     """A refused leader does not subscribe, which would end the subscription of its successor, and calls nothing."""
     subscription = Subscription(None, {}, "127.0.0.1:1", refusal=lambda: "replaced")
     subscription.stream_id, subscription._master = "stream", "127.0.0.1:1"
-    pipe = subscription._pipe = FakePipe()  # type: ignore[assignment]
+    pipe: Any = FakePipe()
+    subscription._pipe = pipe
     subscription._pipe_stream_id = "stream"
     with pytest.raises(Disconnected, match="replaced"):
         subscription.send_all([{"type": "ACCEPT"}])
-    assert [] == pipe.posted  # type: ignore[attr-defined]
+    assert [] == pipe.posted
     assert subscription._open(None) is None  # type: ignore[arg-type]
 
 

@@ -95,7 +95,7 @@ def test_victims_are_chosen_by_the_policy(examples: list[str]) -> None:
 def test_a_driver_is_chosen_by_the_scheme(examples: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver wraps that of Mesos at the address, and passes launches on."""
     unused: Any = object()
-    driver: Any = cluster_driver_of(Settings(mesos="audit://localhost:5050"), unused, unused)()
+    driver: Any = cluster_driver_of(Settings(mesos="audit://localhost:5050"), unused, unused, str)()
     launched: list[list[HostLaunch]] = []
 
     def launch(launches: list[HostLaunch]) -> list[object]:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from peloton.errors import InvalidArgument
-from peloton.files import read_text_file
+from services.lab.shared.files import read_text
 
 NAME = "peloton-emulated"
 TOKEN_BYTES = 24
@@ -20,8 +19,8 @@ def read_or_make_token(path: Path) -> str:
     one.
     """
     try:
-        found = yaml.safe_load(read_text_file(path, "file"))["users"][0]["user"]["token"]
-    except (OSError, InvalidArgument, yaml.YAMLError, KeyError, IndexError, TypeError):
+        found = yaml.safe_load(read_text(path))["users"][0]["user"]["token"]
+    except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError):
         return secrets.token_urlsafe(TOKEN_BYTES)
     return str(found)
 

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from peloton.errors import InvalidArgument
-from peloton.files import read_text_file
+from services.lab.shared.files import read_text
 
 PORT_MAX = 65535
 T = TypeVar("T")
@@ -21,8 +20,8 @@ class FileFault(ValueError):
 
 def read_yaml(path: Path) -> object:
     try:
-        return yaml.safe_load(read_text_file(path, "file"))
-    except (OSError, InvalidArgument) as error:
+        return yaml.safe_load(read_text(path))
+    except OSError as error:
         raise FileFault(f"{path}: cannot be read: {error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise FileFault(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error

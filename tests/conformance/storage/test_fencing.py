@@ -159,11 +159,11 @@ def test_each_write_of_a_leader_begins_with_its_lease(storage: Storage, monkeypa
     check = fenced.db._check
     assert check is not None
 
-    def noted_check(conn: sa.Connection) -> None:
+    def check_and_note(conn: sa.Connection) -> None:
         transactions[-1].append("the lease")
         check(conn)
 
-    monkeypatch.setattr(fenced.db, "_check", noted_check)
+    monkeypatch.setattr(fenced.db, "_check", check_and_note)
     sa.event.listen(storage.db.engine, "commit", note_end)
     sa.event.listen(storage.db.engine, "rollback", note_end)
     sa.event.listen(storage.db.engine, "before_cursor_execute", note)

@@ -37,7 +37,8 @@ def test_settings_of_a_role_are_for_programs_too(run: Run) -> None:
     assert rows == yaml.safe_load(run("settings --role resmgr -o yaml").stdout)
     assert [row["variable"] for row in rows] == run("settings --role resmgr -o name").stdout.split()
     assert [one.name for one in SETTINGS.values() if "resmgr" in one.rule.readers] == [row["name"] for row in rows]
-    assert (5.0, "float", "seconds", ["resmgr", "hostmgr"]) == (ttl["value"], ttl["type"], ttl["unit"], ttl["readers"])
+    given = (ttl["value"], ttl["type"], ttl["unit"], ttl["readers"])
+    assert (5.0, "float", "seconds", ["api", "worker", "resmgr", "hostmgr"]) == given
     assert "s3cr3t" not in json.dumps(rows)
 
 
