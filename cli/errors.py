@@ -35,6 +35,10 @@ class Misconfigured(Failed):
         echo(self.message, file=file or sys.stderr)
 
 
+CONNECTS_TO_NONE = ("connections to all backends failing", "failed to connect to all addresses")
+"""Beginnings of gRPC's text when no address takes a connection, with one address or several."""
+
+
 def failure(error: Exception, settings: Settings | None) -> Exception:
     """Return the exception to raise in place of ``error``; exceptions of Click are complete themselves."""
     while isinstance(error, ExceptionGroup):  # of concurrent parts; the first failure is the cause
@@ -64,6 +68,14 @@ def rpc_failure(error: grpc.RpcError, settings: Settings | None) -> str:
     code, details = code_of(error), error.details() or ""
     client = settings.open_client if settings else None
     address = client.last_address if client else "the API"
+    if code == "UNAVAILABLE" and "handshake failed" in details:
+        reason = details.rpartition("OPENSSL_internal:")[2].removesuffix(": OK")
+        return f"no TLS with Peloton at {address}: {reason} (--ca-file names the authorities that you trust)"
+    if code == "UNAVAILABLE" and details.startswith(CONNECTS_TO_NONE) and details.endswith("Socket closed"):
+        return (
+            f"Peloton at {address} closes the connection: TLS with a certificate may be needed "
+            "(--ca-file, --cert-file and --key-file)"
+        )
     if code == "UNAVAILABLE" and is_connection_failure(error):
         return f'cannot reach Peloton at {address}: is "peloton up" running? (or name another with --address)'
     if code == "UNAVAILABLE":

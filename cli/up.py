@@ -147,6 +147,9 @@ def check_clusters(context: click.Context, parameter: click.Parameter, names: tu
     help="Start an emulated Kubernetes as one more cluster, with three nodes, or with N simulated ones.",
 )
 @click.option("--no-mesos", is_flag=True, help="Start the emulated Kubernetes without an emulated Mesos.")
+@click.option(
+    "--secure", is_flag=True, help="Speak TLS, with certificates of an authority in the data folder; commands find it."
+)
 @click.option("--no-web", is_flag=True, help="Serve no web pages.")
 @click.option("--no-aurora", is_flag=True, help="Serve no Aurora API.")
 def up(**options: Any) -> None:
@@ -160,6 +163,7 @@ def up(**options: Any) -> None:
       peloton up --simulate 50 --simulation examples/simulation.yaml
       peloton up --cluster west --cluster east
       peloton up --workers 2 --apis 2
+      peloton up --secure
       peloton up --kubernetes
       peloton up --kubernetes 1000 --no-mesos
       peloton up --data ./data --mesos mesos.example.com:5050
@@ -222,6 +226,8 @@ async def _run(settings: object) -> None:
                 report("up", f"pages: {cluster.web_url}/{cluster.web_port_note}")
             if cluster.bridge_url:
                 report("up", f"Aurora's API: {cluster.bridge_url}")
+            if cluster.tls is not None:
+                report("up", f"certificate for browsers, without a password: {cluster.tls.browser_file}")
             if cluster.kubernetes is not None:
                 config = shlex.quote(str(cluster.kubernetes.kubeconfig))
                 report("up", f"Kubernetes: kubectl --kubeconfig {config} get pods --all-namespaces --watch")

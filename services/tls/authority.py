@@ -15,6 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from services.tls.peer import spiffe_id_of_role
@@ -79,6 +80,16 @@ class LocalAuthority:
         _write(issued.key, _pem_of(key))
         _write(issued.cert, builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
         return issued
+
+    def write_browser_file(self, issued: IssuedFiles) -> Path:
+        """Write a certificate, its key and the authority as ``NAME.p12``, which browsers import without a password."""
+        key = serialization.load_pem_private_key(issued.key.read_bytes(), password=None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey), issued.key
+        certificate = x509.load_pem_x509_certificate(issued.cert.read_bytes())
+        name, plain = issued.cert.stem.encode(), serialization.NoEncryption()
+        content = pkcs12.serialize_key_and_certificates(name, key, certificate, [self._certificate], plain)
+        _write(issued.cert.with_suffix(".p12"), content)
+        return issued.cert.with_suffix(".p12")
 
     def _make(self) -> None:
         key, name = ec.generate_private_key(ec.SECP256R1()), _subject(f"authority of {self.trust_domain}")

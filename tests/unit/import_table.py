@@ -372,12 +372,14 @@ MAY: dict[str, May] = {
     "services.lab.local": May(
         (
             "peloton.api",
+            "peloton.client.tls",
             "peloton.errors",
             "peloton.extras",
             "peloton.files",
             "services.health_file",
             "services.log_lines",
             "services.settings",
+            "services.tls.authority",
             "services.temporal_connection",
             "services.lab.kubernetes.kubeconfig",
             "services.lab.shared.hosts",

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -23,7 +24,8 @@ from services.lab.local import data_files, kubernetes
 from services.lab.local.kubernetes import LocalKubernetes
 from services.lab.local.part import Part
 from services.lab.local.ports import POD_PORTS, Taken
-from services.lab.local.roles import BRIDGE, ROLES, WEB, is_role, several
+from services.lab.local.roles import BRIDGE, ROLES, WEB, is_role, role_of, several
+from services.lab.local.secure import POD_VARIABLES, LocalTls, announce, opens_of
 from services.lab.local.temporal_server import (
     answers,
     is_reachable,
@@ -100,6 +102,7 @@ class LocalSettings:
     no_mesos: bool = False  # the emulated Kubernetes alone
     web: bool = False  # whether it serves web pages
     bridge: bool = False  # whether it serves Aurora's API
+    secure: bool = False  # whether roles and clients speak TLS, with certificates of an authority of its own
 
 
 class LocalCluster:
@@ -132,6 +135,7 @@ class LocalCluster:
         if settings.kubernetes is not None:
             folder = (self.data_dir / kubernetes.CLUSTER).resolve()
             self.kubernetes = LocalKubernetes(folder, kubernetes_port, settings.kubernetes)
+        self.tls: LocalTls | None = None
         self.token = secrets.token_hex(16)  # for `peloton local`
         self.parts: dict[str, Part] = {}
         self._hosts_expected = 0
@@ -165,14 +169,18 @@ class LocalCluster:
         return "" if self.settings.temporal else f"http://127.0.0.1:{self.ui_port}"
 
     @property
+    def _scheme(self) -> str:
+        return "https" if self.settings.secure else "http"
+
+    @property
     def web_url(self) -> str:
         """Return the URL of the web pages; empty when there are none."""
-        return f"http://127.0.0.1:{self.web_port}" if self.settings.web else ""
+        return f"{self._scheme}://127.0.0.1:{self.web_port}" if self.settings.web else ""
 
     @property
     def bridge_url(self) -> str:
         """Return the URL of Aurora's API; empty when it is not served."""
-        return f"http://127.0.0.1:{self.bridge_port}/api" if self.settings.bridge else ""
+        return f"{self._scheme}://127.0.0.1:{self.bridge_port}/api" if self.settings.bridge else ""
 
     @property
     def web_port_note(self) -> str:
@@ -222,6 +230,9 @@ class LocalCluster:
         (self.data_dir / "logs").mkdir(mode=0o700, exist_ok=True)
         self._take_data_dir()
         await asyncio.to_thread(data_files.check, self.data_dir)
+        if self.settings.secure:
+            self.tls = await asyncio.to_thread(LocalTls, self.data_dir / "tls")
+        announce(self.tls, self.api_ports)
         self._describe_parts()
         await asyncio.gather(*(part.start() for name, part in self.parts.items() if not is_role(name)))
         await asyncio.to_thread(self._migrate)
@@ -248,6 +259,8 @@ class LocalCluster:
         if self._lock is not None:
             self._lock.close()
         self._taken.close()
+        if self.tls is not None:
+            announce(None, self.api_ports)
         if self.is_temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
@@ -307,7 +320,7 @@ class LocalCluster:
         def add(name: str, argv: Sequence[str], **own: str) -> None:
             log_path = self.data_dir / "logs" / f"{name}.log"
             health_path = self.data_dir / "health" / f"{name}.json" if is_role(name) else None
-            whole = {**environment, **own, HEALTH_FILE: str(health_path or "")}
+            whole = {**environment, **own, **self._tls_environment(name), HEALTH_FILE: str(health_path or "")}
             self.parts[name] = Part(name, argv, whole, log_path, self.report, health_path)
 
         python = [sys.executable, "-m"]
@@ -338,7 +351,7 @@ class LocalCluster:
 
     def _describe_kubernetes(self, cluster: LocalKubernetes, add: Callable[..., None]) -> None:
         settings, ports = self.settings, self._ports_of(0)
-        arguments = cluster.arguments(ports, settings.image_download_s, SIMULATE_VARIABLES, settings.pass_env)
+        arguments = cluster.arguments(ports, settings.image_download_s, SIMULATE_VARIABLES, self._pass_env)
         add(kubernetes.CLUSTER, [sys.executable, "-m", "services.lab.kubernetes", *arguments])
         add(
             kubernetes.HOST_MANAGER,
@@ -346,6 +359,16 @@ class LocalCluster:
             **cluster.environment(),
             **({} if settings.no_mesos else NO_LATENCIES),
         )
+
+    def _tls_environment(self, part: str) -> dict[str, str]:
+        """Return the variables of a part: settings of a role, and for an emulated cluster those of its pods."""
+        if self.tls is None or part == "temporal":
+            return {}
+        return self.tls.environment_of(role_of(part)) if is_role(part) else self.tls.pod_environment
+
+    @property
+    def _pass_env(self) -> tuple[str, ...]:
+        return (*self.settings.pass_env, *(POD_VARIABLES if self.tls is not None else ()))
 
     def _ports_of(self, index: int) -> range:
         """Return the share of the pod ports of the cluster with this index, from 1; 0 stands for Kubernetes."""
@@ -372,7 +395,7 @@ class LocalCluster:
         arguments += ["--agent-timeout", str(AGENT_TIMEOUT_S), "--slack-interval", str(self.settings.slack_interval_s)]
         arguments += ["--image-download", str(self.settings.image_download_s)]
         arguments += ["--sandbox-retention", str(self.settings.sandbox_retention_h)]
-        arguments += [argument for name in self.settings.pass_env for argument in ("--pass-env", name)]
+        arguments += [argument for name in self._pass_env for argument in ("--pass-env", name)]
         arguments += ["--enforce-disk-quota"] if self.settings.enforce_disk_quota else []
         if self.settings.simulate:
             arguments += ["--simulate", str(self.settings.simulate), "--task-variables", SIMULATE_VARIABLES]
@@ -400,7 +423,7 @@ class LocalCluster:
 
         if not (self.settings.temporal or starts_workflows(self.temporal)):
             return f"Temporal at {self.temporal}"
-        with grpc.insecure_channel(self.address) as channel:
+        with closing(opens_of(self.tls).open(self.address, [])) as channel:
             try:
                 hosts = maintenance_pb2_grpc.MaintenanceServiceStub(channel).Query(
                     maintenance_pb2.QueryRequest(), timeout=2

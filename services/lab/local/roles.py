@@ -9,7 +9,11 @@ WEB, BRIDGE = "web", "aurorabridge"
 
 def is_role(part: str) -> bool:
     """Report whether a part is a role: ``hostmgr``, or ``hostmgr-b`` of another cluster."""
-    return part.partition("-")[0] in (*ROLES, WEB, BRIDGE)
+    return role_of(part) in (*ROLES, WEB, BRIDGE)
+
+
+def role_of(part: str) -> str:
+    return part.partition("-")[0]
 
 
 def several(role: str, count: int) -> list[str]:
