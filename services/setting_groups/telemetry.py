@@ -20,7 +20,8 @@ class TelemetrySettings:
     otlp: str = setting(
         "",
         ALL,
-        "OTLP gRPC endpoint for metrics, such as `http://collector:4317`; empty: none are exported",
+        "OTLP gRPC endpoint for metrics, such as `http://collector:4317`, or `https://...` for "
+        "[TLS](transport.md#otlp); empty: none are exported",
         form=ENDPOINT,
     )
     metrics_port: int = setting(

@@ -46,7 +46,7 @@ def _export_metrics(settings: Settings, own: dict[str, str]) -> None:
 
     readers: list[MetricReader] = []
     if settings.otlp:
-        readers.append(_make_otlp_reader(settings.otlp))
+        readers.append(_make_otlp_reader(settings))
     if settings.metrics_port:
         scraped = InMemoryMetricReader()
         readers.append(scraped)
@@ -61,8 +61,10 @@ def _export_metrics(settings: Settings, own: dict[str, str]) -> None:
     register_gauge("peloton.process.started", lambda _: [Observation(started_s)])
 
 
-def _make_otlp_reader(endpoint: str) -> MetricReader:
+def _make_otlp_reader(settings: Settings) -> MetricReader:
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-    return PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint, insecure=True))
+    from services.tls.exporter import exporter_arguments
+
+    return PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=settings.otlp, **exporter_arguments(settings)))

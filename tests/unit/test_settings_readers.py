@@ -42,6 +42,7 @@ READERS = {
     "roles/shared.py:sdk_metrics_address": SERVERS,
     "roles/shared.py:opening_wakers": {"api", "resmgr", "hostmgr"},
     "tls/settings.py": {*ROLES},
+    "tls/exporter.py": {*ROLES},
     "settings_table.py:require_database": SERVERS,
     "settings_table.py:advertised": {"resmgr", "hostmgr", "aurorabridge"},
 }
