@@ -8,9 +8,12 @@ package peloton
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -20,6 +23,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
@@ -95,6 +99,30 @@ func Dial(addresses string, options ...grpc.DialOption) (*Client, error) {
 	return &Client{connection}, nil
 }
 
+// TLS returns an option of Dial for an API with TLS. The PEM file ca has the authorities that sign its certificate, cert
+// and key are those of the client; both are empty where it shows none. They are read again for each connection.
+func TLS(ca, cert, key string) (grpc.DialOption, error) {
+	authorities, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	if !config.RootCAs.AppendCertsFromPEM(authorities) {
+		return nil, fmt.Errorf("%s: no certificates of authorities", ca)
+	}
+	if cert != "" {
+		load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cert, key)
+			return &pair, err
+		}
+		if _, err := load(nil); err != nil {
+			return nil, err
+		}
+		config.GetClientCertificate = load
+	}
+	return grpc.WithTransportCredentials(credentials.NewTLS(config)), nil
+}
+
 func serversOf(addresses string) (*manual.Resolver, error) {
 	var found []resolver.Address
 	for _, address := range strings.Split(addresses, ",") {
@@ -106,7 +134,7 @@ func serversOf(addresses string) (*manual.Resolver, error) {
 		if number, err := strconv.Atoi(port); err != nil || number < 1 || number > 65535 {
 			return nil, fmt.Errorf("address %q of %q: port %q is not in 1 to 65535", address, addresses, port)
 		}
-		found = append(found, resolver.Address{Addr: address})
+		found = append(found, resolver.Address{Addr: address, ServerName: host})
 	}
 	servers := manual.NewBuilderWithScheme("peloton")
 	servers.InitialState(resolver.State{Addresses: found})

@@ -42,7 +42,7 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured() -> Iterator[Secured]:
+def database() -> Iterator[Secured]:
     bin_path = find_binaries()
     if bin_path is None:
         pytest.skip("no PostgreSQL with TLS is installed")
@@ -77,9 +77,9 @@ def start(bin_path: Path, folder: Path, settings: dict[str, str]) -> Postgres:
     return Postgres(bin_path, folder, **settings)
 
 
-def test_storage_works_with_certificates_of_both_sides(secured: Secured) -> None:
+def test_storage_works_with_certificates_of_both_sides(database: Secured) -> None:
     """The schema is made and read over TLS, and the server has seen the certificate of the client."""
-    url = secured.url(secured.authority.issue("postgres"))
+    url = database.url(database.authority.issue("postgres"))
     migrate.upgrade(url)
     schema_version.check(url)
     storage = Storage(url)
@@ -94,14 +94,14 @@ def test_storage_works_with_certificates_of_both_sides(secured: Secured) -> None
     assert (True, "/CN=postgres") == tuple(used)
 
 
-def test_other_certificates_are_refused(secured: Secured, tmp_path: Path) -> None:
+def test_other_certificates_are_refused(database: Secured, tmp_path: Path) -> None:
     """No TLS, the certificate of another user, and another authority on either side lead to no connection."""
-    own, other = secured.authority.issue("postgres"), LocalAuthority(tmp_path, "test")
+    own, other = database.authority.issue("postgres"), LocalAuthority(tmp_path, "test")
     for url in (
-        secured.url(own, mode="disable"),
-        secured.url(secured.authority.issue("ann")),
-        secured.url(other.issue("postgres")),
-        secured.url(own, ca_file=other.ca_file),
+        database.url(own, mode="disable"),
+        database.url(database.authority.issue("ann")),
+        database.url(other.issue("postgres")),
+        database.url(own, ca_file=other.ca_file),
     ):
         with pytest.raises(Unavailable, match=r"(?i)ssl|certificate|pg_hba"):
             schema_version.check(url)

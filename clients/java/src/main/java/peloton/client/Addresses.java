@@ -1,5 +1,6 @@
 package peloton.client;
 
+import io.grpc.Attributes;
 import io.grpc.EquivalentAddressGroup;
 import io.grpc.NameResolver;
 import io.grpc.NameResolverProvider;
@@ -87,7 +88,7 @@ final class Addresses extends NameResolverProvider {
           for (InetAddress number : InetAddress.getAllByName(server.getHostString())) {
             numbers.add(new InetSocketAddress(number, server.getPort()));
           }
-          found.add(new EquivalentAddressGroup(numbers));
+          found.add(new EquivalentAddressGroup(numbers, nameOf(server)));
         } catch (UnknownHostException unknown) {
           continue;
         }
@@ -101,5 +102,11 @@ final class Addresses extends NameResolverProvider {
 
     @Override
     public void shutdown() {}
+
+    /** The name that the certificate of a server must have. */
+    private Attributes nameOf(InetSocketAddress server) {
+      String authority = server.getHostString() + ":" + server.getPort();
+      return Attributes.newBuilder().set(EquivalentAddressGroup.ATTR_AUTHORITY_OVERRIDE, authority).build();
+    }
   }
 }

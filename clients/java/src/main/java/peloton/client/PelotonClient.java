@@ -1,7 +1,9 @@
 package peloton.client;
 
 import io.grpc.Channel;
+import io.grpc.ChannelCredentials;
 import io.grpc.ClientInterceptors;
+import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
@@ -60,13 +62,17 @@ public final class PelotonClient implements AutoCloseable {
    * does not wait for a connection.
    */
   public static PelotonClient connect(String addresses) {
+    return connect(addresses, InsecureChannelCredentials.create());
+  }
+
+  /** Do the same with TLS, whose files {@link io.grpc.TlsChannelCredentials} takes, or with a token of each call. */
+  public static PelotonClient connect(String addresses, ChannelCredentials credentials) {
     Addresses servers = new Addresses(addresses);
     return new PelotonClient(
-        NettyChannelBuilder.forTarget(Addresses.SCHEME + ":///api")
+        NettyChannelBuilder.forTarget(Addresses.SCHEME + ":///api", credentials)
             .nameResolverFactory(servers)
             .defaultLoadBalancingPolicy("round_robin")
             .maxInboundMessageSize(MESSAGE_BYTES_MAX)
-            .usePlaintext()
             .proxyDetector(address -> null)
             .build());
   }
