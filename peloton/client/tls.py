@@ -38,11 +38,13 @@ def find_tls(address: str, environment: Mapping[str, str] = os.environ) -> Tls |
     named = {field.name: environment.get(PREFIX + field.name.upper(), "") for field in fields(Tls)}
     if named["ca_file"] or named["cert_file"]:
         return Tls(**named)
+    if not (environment.get("XDG_CONFIG_HOME") or environment.get("HOME")):
+        return None
     path = cluster_file(address.partition(",")[0].strip(), environment)
     try:
         with path.open("rb") as file:
             content = file.read(CLUSTER_FILE_BYTES_MAX + 1)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):  # or the home of another user
         return None
     except OSError as error:
         raise InvalidArgument(f"{path}: cannot be read: {error.strerror}") from None
@@ -62,9 +64,9 @@ def _read_cluster(path: Path, content: bytes) -> Tls:
 
 def cluster_file(address: str, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the path of the file of the cluster whose API is at an address."""
-    folder = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME") or "~", ".config")
+    folder = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "/"), ".config")
     name = "".join(letter if letter.isalnum() or letter in ".-" else "_" for letter in address)
-    return Path(folder).expanduser() / "peloton" / "clusters" / f"{name}.toml"
+    return Path(folder) / "peloton" / "clusters" / f"{name}.toml"
 
 
 def write_cluster(address: str, tls: Tls) -> Path:

@@ -17,6 +17,9 @@ from services.lab.local.cluster import LocalCluster, LocalSettings
 from services.lab.local.temporal_server import temporal_binary
 from services.settings import load
 from services.storage.engine import make_engine
+from services.tls.settings import read_transport
+
+TLS = {"PELOTON_TLS_CERT_FILE": "cert.pem", "PELOTON_TLS_CA_FILE": "ca.pem"}
 
 
 def start_local(**settings: Any) -> None:
@@ -51,6 +54,10 @@ def make_driver() -> None:
          "pip install 'peloton-temporal[aurora]'"),
         ("starlette", lambda: start_local(web=True), "the role web of a local cluster needs starlette, which is not "
          "installed: pip install 'peloton-temporal[local]'"),
+        ("cryptography", lambda: start_local(secure=True), "a secure local cluster needs cryptography, which is not "
+         "installed: pip install 'peloton-temporal[local]'"),
+        ("cryptography", lambda: read_transport(load(TLS)), "TLS needs cryptography, which is not installed: pip "
+         "install 'peloton-temporal[secure]'"),
         ("thriftpy2", lambda: start_local(bridge=True), "the role aurorabridge of a local cluster needs thriftpy2, "
          "which is not installed: pip install 'peloton-temporal[local]'"),
     ],

@@ -111,6 +111,7 @@ def test_files_come_from_the_file_of_the_cluster(
     assert 0o600 == path.stat().st_mode & 0o777
     assert find_tls(f"{address},elsewhere:1") == tls
     assert find_tls("elsewhere:1") is None
+    assert find_tls(address, {}) is None
     assert "spiffe://test/user/" in ask(Client(address))
 
 
