@@ -74,16 +74,23 @@ def check_exposure(settings: Settings, roles: Collection[str]) -> None:
         raise InvalidSettings(
             f"{PREFIX}TLS_CERT_FILE must be set for role {serving[0]}: {where}; want a certificate, {escape}"
         )
-    if FOR_CLIENTS & set(serving) and not authenticates_clients(settings):
+    open_to_all = FOR_CLIENTS & set(serving) - ({"api"} if asks_for_tokens(settings) else set())
+    if open_to_all and not authenticates_clients(settings):
         raise InvalidSettings(
-            f"{PREFIX}TLS_CLIENTS={settings.tls_clients} leaves role {min(FOR_CLIENTS & set(serving))} without "
-            f"credentials of clients: {where}; want {PREFIX}TLS_CLIENTS={REQUIRED}, {escape}"
+            f"{PREFIX}TLS_CLIENTS={settings.tls_clients} leaves role {min(open_to_all)} without "
+            f"credentials of clients: {where}; want {PREFIX}TLS_CLIENTS={REQUIRED}, a file of tokens or users, "
+            f"{escape}"
         )
 
 
 def authenticates_clients(settings: Settings) -> bool:
     """Report whether clients must prove who they are."""
     return settings.tls_clients == REQUIRED
+
+
+def asks_for_tokens(settings: Settings) -> bool:
+    """Report whether the api asks clients without a certificate for other credentials."""
+    return bool(settings.auth_tokens_file or settings.auth_basic_file) and settings.auth_anonymous in ("", "none")
 
 
 def is_loopback(host: str) -> bool:

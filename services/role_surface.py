@@ -2,7 +2,8 @@
 
 Without TLS, roles name themselves in the user agent of their channels. That proves no identity: any client that reaches
 the port can do the same. It keeps clients on the api, which is the one place to ask who may call what. With TLS, roles
-prove by their certificates who they are, and private calls are taken from them alone.
+prove by their certificates who they are, and private calls are taken from them alone; the secret of
+PELOTON_AUTH_ROLE_TOKEN_FILE proves it, too.
 """
 
 from __future__ import annotations
@@ -80,29 +81,30 @@ class RolesOnlyOnThreads(grpc.ServerInterceptor):
 
 def roles_only(transport: Transport, direct_calls: bool) -> list[grpc.aio.ServerInterceptor]:
     """Return the interceptors of a resource manager."""
-    if transport.has_tls:
+    if transport.proves_roles:
         return [CertifiedRoles(transport, lambda method: not (direct_calls and method.startswith(_PUBLIC)))]
     return [] if direct_calls else [RolesOnly()]
 
 
 def roles_only_on_threads(transport: Transport, direct_calls: bool) -> list[grpc.ServerInterceptor]:
     """Return the interceptors of a host manager."""
-    if transport.has_tls:
+    if transport.proves_roles:
         return [CertifiedRolesOnThreads(transport, direct_calls)]
     return [] if direct_calls else [RolesOnlyOnThreads()]
 
 
 def roles_only_in(services: Collection[str], transport: Transport) -> list[grpc.aio.ServerInterceptor]:
     """Return the interceptors of an api, of whose services these are for roles."""
-    if not transport.has_tls:
+    if not transport.proves_roles:
         return []
     return [CertifiedRoles(transport, lambda method: _service_of(method) in services)]
 
 
 def no_role_text(method: str) -> str:
     return (
-        f"service {_service_of(method)} is for roles, whose certificates PELOTON_TLS_ROLES describes: this connection "
-        "has none of them; where PELOTON_TLS_CLIENTS is none, roles call PELOTON_ROLES_PORT"
+        f"service {_service_of(method)} is for roles, whose certificates PELOTON_TLS_ROLES describes: this call has "
+        "none of them, nor the secret of PELOTON_AUTH_ROLE_TOKEN_FILE; where "
+        "PELOTON_TLS_CLIENTS is none, roles call PELOTON_ROLES_PORT"
     )
 
 

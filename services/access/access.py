@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import secrets
 import time
 from collections import OrderedDict
@@ -18,6 +17,7 @@ from services.access import tokens
 from services.access.basic import BasicUsers
 from services.access.bindings import Bindings, BindingsFile, grant
 from services.access.failures import Failures, network_of
+from services.access.role_token import ROLE_TOKEN
 from services.access.tokens import Tokens
 
 CREDENTIAL_CHARS_MAX = 16 * 1024
@@ -30,7 +30,8 @@ KNOWN_S = 60.0
 AUTHORIZATION, USERNAME, PASSWORD = "authorization", "username", "password"
 ON_BEHALF_OF, ITS_GROUPS = "peloton-on-behalf-of", "peloton-on-behalf-of-groups"
 """Headers by which a proxy names the user for whom it calls, percent-encoded; groups have commas between."""
-CREDENTIALS = frozenset({AUTHORIZATION, USERNAME, PASSWORD, ON_BEHALF_OF, ITS_GROUPS})
+_PRESENTED = frozenset({AUTHORIZATION, USERNAME, PASSWORD, ON_BEHALF_OF, ITS_GROUPS})
+CREDENTIALS = _PRESENTED | {ROLE_TOKEN}
 """Headers that never pass to another process."""
 BEARER = "bearer "
 
@@ -49,9 +50,9 @@ class Authenticators:
     basic: BasicUsers | None = None
     oidc: Oidc | None = None
     bindings: BindingsFile | None = None
-    role_secret: str = ""
     anonymous: Caller = ANONYMOUS
-    certificate_of: Callable[[Any], Caller | None] = lambda context: None
+    certified: Callable[[Any], Caller | None] = lambda context: None
+    """Finds the caller that the connection of a call proves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,6 @@ class Access:
         self._failures = Failures(clock_s)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._key = secrets.token_bytes(32)
-        self._role_hash = self._hash(by.role_secret) if by.role_secret else b""
 
     async def identify(self, context: Any) -> Caller:
         """Return the caller of a call, with its grants.
@@ -79,11 +79,12 @@ class Access:
         for a caller that may not call on behalf of others.
         """
         presented = read_credentials(context.invocation_metadata())
-        certified = self._by.certificate_of(context)
+        certified = self._by.certified(context)
         if not presented and certified is None:
             default = self._by.basic.default() if self._by.basic is not None else None
             return default or self._by.anonymous
-        key = self._hash("\0".join((*presented, "", certified.name if certified is not None else "")))
+        connection = f"{certified.kind} {certified.name}" if certified is not None else ""
+        key = self._hash("\0".join((*presented, "", connection)))
         if (known := self._recall(key)) is not None:
             return known
         # The web pages bring the tokens of many users from one address.
@@ -132,8 +133,6 @@ class Access:
             if not authorization.lower().startswith(BEARER):
                 raise Unauthenticated("header authorization: want Bearer and a token")
             token = authorization[len(BEARER) :].strip()
-            if self._role_hash and hmac.compare_digest(self._hash(token), self._role_hash):
-                return Caller("peloton", CallerKind.ROLE, issuer="role token"), 0.0
             if token.startswith(tokens.PREFIX) and by.tokens is not None:
                 return by.tokens.authenticate(token)
             if by.oidc is not None and token.count(".") == 2:
@@ -155,7 +154,7 @@ def read_credentials(metadata: Iterable[tuple[str, str | bytes]] | None) -> tupl
     """Return the headers with credentials, each as key, NUL and value. Raises Unauthenticated."""
     found: list[str] = []
     for key, value in metadata or ():
-        if key not in CREDENTIALS:
+        if key not in _PRESENTED:
             continue
         if isinstance(value, bytes) or len(value) > CREDENTIAL_CHARS_MAX:
             raise Unauthenticated(f"header {key} has more than {CREDENTIAL_CHARS_MAX:,} characters, or is not text")

@@ -2,57 +2,47 @@
 
 from __future__ import annotations
 
-import ipaddress
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
-from peloton.access.caller import Role
-from peloton.errors import InvalidSettings
+from peloton.access.caller import Caller, CallerKind, Role
 from services.access.access import Access, Authenticators, anonymous_with
 from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile
-from services.access.files import describe, read_bounded
+from services.access.caller import CERTIFICATE
 from services.access.tokens import Tokens
 from services.settings import Settings
+from services.tls.peer import identity_of
+from services.tls.transport import Transport
 
-SECRET_CHARS_MIN, SECRET_BYTES_MAX = 32, 4_096
 
-
-def make_access(settings: Settings) -> Access | None:
+def make_access(settings: Settings, transport: Transport) -> Access | None:
     """Return what identifies callers; None when everyone may do everything. Raises InvalidSettings for a bad file."""
-    proves = (settings.auth_tokens_file, settings.auth_basic_file, settings.auth_role_token_file)
-    anonymous = settings.auth_anonymous
-    if not anonymous:
-        anonymous = Role.ADMIN if not any(proves) and is_loopback(settings.host) else "none"
-    if anonymous == Role.ADMIN and not any(proves):
+    files = (settings.auth_tokens_file, settings.auth_basic_file, settings.auth_roles_file)
+    anonymous = settings.auth_anonymous or ("none" if any(files) else Role.ADMIN)
+    if anonymous == Role.ADMIN and not any(files):
         return None
     return Access(
         Authenticators(
             tokens=Tokens(settings.auth_tokens_file) if settings.auth_tokens_file else None,
             basic=BasicUsers(settings.auth_basic_file) if settings.auth_basic_file else None,
             bindings=BindingsFile(settings.auth_roles_file) if settings.auth_roles_file else None,
-            role_secret=read_secret(settings.auth_role_token_file) if settings.auth_role_token_file else "",
             anonymous=anonymous_with(anonymous),
+            certified=find_certified(transport),
         )
     )
 
 
-def read_secret(path: str) -> str:
-    """Return the secret that the processes of Peloton share. Raises InvalidSettings."""
-    try:
-        secret = read_bounded(path, SECRET_BYTES_MAX).strip()
-    except (OSError, ValueError) as error:
-        raise InvalidSettings(f"role token file {Path(path)}: {describe(error)}") from error
-    if len(secret) < SECRET_CHARS_MIN:
-        raise InvalidSettings(
-            f"role token file {path}: the secret has {len(secret)} characters, want {SECRET_CHARS_MIN}"
-        )
-    return secret
+def find_certified(transport: Transport) -> Callable[[Any], Caller | None]:
+    """Return what finds the caller that the connection of a call proves, and the secret of roles."""
 
+    def find(context: Any) -> Caller | None:
+        if not transport.proves_roles:
+            return None
+        identity = identity_of(context) if transport.has_tls else None
+        if transport.is_role(context):
+            name = identity.role if identity is not None else ""
+            return Caller(name or "peloton", CallerKind.ROLE, issuer=CERTIFICATE if name else "role token")
+        return Caller(identity.name, CallerKind.SERVICE, issuer=CERTIFICATE) if identity is not None else None
 
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    return find

@@ -38,7 +38,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             watch=TemporalWatch(shared.temporal),
             schedules=Schedules(shared.temporal, shared.policies),
             transport=shared.channels.transport,
-            access=make_access(settings),
+            access=make_access(settings, shared.channels.transport),
         )
         log.info("API at %s", address)
         await make_sweep(shared, wakers).once()  # jobs stored just before a crash have no workflow yet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.setting_rules import one_of, setting
+from services.setting_rules import ALL, one_of, setting
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,14 @@ class SecuritySettings:
     )
     auth_role_token_file: str = setting(
         "",
-        "api",
-        "file with a secret of at least 32 characters by which the processes of Peloton identify to each other",
+        ALL,
+        "file with a secret of at least 32 characters by which roles identify to each other where they have no "
+        "certificates",
     )
     auth_anonymous: str = setting(
         "",
         "api",
-        "role on the cluster of callers without credentials; empty: admin, if no setting names credentials and "
-        "`PELOTON_HOST` is a loopback address, and none otherwise",
+        "role on the cluster of callers without credentials; empty: none if there is a file of tokens, users or roles, "
+        "and admin otherwise",
         form=one_of("none", "reader", "submitter", "operator", "admin"),
     )

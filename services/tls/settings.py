@@ -13,6 +13,15 @@ def read_transport(settings: Settings) -> Transport:
     """Return the transport that the settings describe. Raises InvalidArgument naming a file, InvalidSettings, and
     Unimplemented without the extra.
     """
+    inner = _read_inner(settings)
+    if not settings.auth_role_token_file:
+        return inner
+    from services.access.role_token import RoleToken, TokenTransport, read_role_token
+
+    return TokenTransport(inner, RoleToken(read_role_token(settings.auth_role_token_file)))
+
+
+def _read_inner(settings: Settings) -> Transport:
     if not settings.tls_cert_file:
         return PLAINTEXT
     require_extra("secure", "cryptography", "TLS")

@@ -34,6 +34,11 @@ class Transport(PlainChannels):
     def http_scheme(self) -> str:
         return "https" if self.has_tls else "http"
 
+    @property
+    def proves_roles(self) -> bool:
+        """Report whether roles prove to servers who they are."""
+        return self.has_tls
+
     def is_role(self, context: Context) -> bool:
         """Report whether the caller has proven to be a role. Without TLS it cannot."""
         return False

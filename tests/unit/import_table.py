@@ -145,6 +145,7 @@ MAY: dict[str, May] = {
     "services.tls": May(
         (
             *("peloton.api.channels", "peloton.api.tls_files", "peloton.errors", "peloton.extras"),
+            "services.access.role_token",
             *("services.setting_groups", "services.setting_rules", "services.settings"),
         ),
         ("cryptography", "grpc"),
@@ -273,7 +274,10 @@ MAY: dict[str, May] = {
         ("peloton.access", "peloton.api", "peloton.errors", "peloton.model", "services.grpc_handlers"),
         ("google", "yaml"),
     ),
-    "services.access.compose": May(("peloton.access", "peloton.errors", "services.access", "services.settings")),
+    "services.access.role_token": May(
+        ("peloton.api.channels", "peloton.errors", "services.access.files", "services.tls.transport"), ("grpc",)
+    ),
+    "services.access.compose": May(("peloton.access", "services.access", "services.settings", "services.tls")),
     "services.api": May(
         (
             *_MEASURES,

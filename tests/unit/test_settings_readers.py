@@ -29,6 +29,7 @@ READERS = {
     "role_settings.py:read_zookeeper": SERVERS,
     "role_settings.py:check_exposure": {"api", "resmgr", "hostmgr", "web", "aurorabridge"},
     "role_settings.py:authenticates_clients": {*ROLES},
+    "role_settings.py:asks_for_tokens": {"api"},
     "runtime.py:_run": {*SERVERS, "web", "aurorabridge"},
     "runtime.py:_run_roles": SERVERS,
     "secrets/stores.py": SERVERS,

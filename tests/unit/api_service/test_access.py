@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import grpc.aio
 import pytest
 
 from peloton.access.caller import CallerKind
+from peloton.api.private import publisher_pb2, publisher_pb2_grpc
 from peloton.api.v0.access import access_pb2, access_pb2_grpc
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
@@ -17,9 +19,12 @@ from peloton.api.v1alpha.admin.svc import admin_svc_pb2, admin_svc_pb2_grpc
 from services.access.access import Access, Authenticators
 from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile
+from services.access.compose import find_certified
+from services.access.role_token import RoleToken, TokenTransport
 from services.access.tokens import Tokens, make_token
 from services.api.server import start
 from services.storage.storage import Storage
+from services.tls.transport import PLAINTEXT
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.story import LEAF
 
@@ -100,15 +105,18 @@ async def cluster(storage: Storage, tmp_path: Path) -> AsyncIterator[Cluster]:
     (tmp_path / "tokens").write_text("\n".join([*lines, row.to_line()]))
     (tmp_path / "roles.toml").write_text(BINDINGS)
     (tmp_path / "users.yaml").write_text(USERS)
+    transport = TokenTransport(PLAINTEXT, RoleToken(ROLE_SECRET))
     access = Access(
         Authenticators(
             tokens=Tokens(str(tmp_path / "tokens")),
             basic=BasicUsers(str(tmp_path / "users.yaml")),
             bindings=BindingsFile(str(tmp_path / "roles.toml")),
-            role_secret=ROLE_SECRET,
+            certified=find_certified(transport),
         )
     )
-    server = await start(storage, RecordedWakes(), lambda _: None, "127.0.0.1:0", OneSandbox(), access=access)
+    server = await start(
+        storage, RecordedWakes(), lambda _: None, "127.0.0.1:0", OneSandbox(), access=access, transport=transport
+    )
     cluster = Cluster(tmp_path, server.port, tokens)
     yield cluster
     await cluster.channel.close()
@@ -196,7 +204,7 @@ async def test_a_proxy_calls_on_behalf_of_a_user(cluster: Cluster) -> None:
     behalf = ("peloton-on-behalf-of", "mia%20m"), ("peloton-on-behalf-of-groups", "maps,x")
     who = await cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=(*cluster.of("web"), *behalf))
     assert ("mia m", ["maps", "x"], "web") == (who.name, list(who.groups), who.via)
-    role = (("authorization", f"Bearer {ROLE_SECRET}"), *behalf)
+    role = (("peloton-role-token", ROLE_SECRET), *behalf)
     assert "mia m" == (await cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=role)).name
     refused = await code_of(cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=(*cluster.of("ada"), *behalf)))
     assert ("PERMISSION_DENIED", 'user "ada" may not call on behalf of others: it needs role proxy') == refused
@@ -224,3 +232,18 @@ async def test_too_many_failures_of_a_peer_are_refused(cluster: Cluster) -> None
     codes = [(await code_of(cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=bad)))[0] for _ in range(40)]
     assert "RESOURCE_EXHAUSTED" in codes[20:]
     assert "OK" == (await code_of(cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=cluster.of("mia"))))[0]
+
+
+async def test_private_calls_need_a_process_of_peloton(cluster: Cluster) -> None:
+    """Administrators cannot make them, and the channel of a process carries the secret."""
+    request = publisher_pb2.LeaseRequest(owner="x", ttl_s=1)
+    lease: Any = publisher_pb2_grpc.EventPublisherStub(cluster.channel)
+    assert "PERMISSION_DENIED" == (await code_of(lease.Lease(request, metadata=cluster.of("ada"))))[0]
+    transport = TokenTransport(PLAINTEXT, RoleToken(ROLE_SECRET))
+    async with transport.open_async(f"127.0.0.1:{cluster.port}", ()) as channel:
+        own: Any = publisher_pb2_grpc.EventPublisherStub(channel)
+        assert (await own.Lease(request)).holds
+        assert "role" == (await access_pb2_grpc.AccessServiceStub(channel).WhoAmI(access_pb2.WhoAmIRequest())).kind
+    with transport.open(f"127.0.0.1:{cluster.port}", ()) as blocking:
+        stub: Any = access_pb2_grpc.AccessServiceStub(blocking)
+        assert "role" == (await asyncio.to_thread(stub.WhoAmI, access_pb2.WhoAmIRequest())).kind
