@@ -8,6 +8,7 @@ import click
 
 from cli.admin_deploy import deploy
 from cli.admin_secrets import keyring, rotate_secrets
+from cli.admin_token import token
 from cli.admin_workers import worker
 from cli.check_store import check_store
 from cli.command import Group, verb_commands
@@ -24,7 +25,7 @@ components_argument = click.argument("components", metavar="COMPONENT...", nargs
 
 @click.group(cls=Group)
 def admin() -> None:
-    """Lock components, check the database, upgrade its schema, rotate secrets, promote workers, deploy.
+    """Administer a control plane: locks, schema, secrets, tokens, retention, audit, workers, backups.
 
     COMPONENT is one or more of GoalStateEngine, Read, Write, Kill, Launch.
     """
@@ -32,6 +33,7 @@ def admin() -> None:
 
 admin.add_command(check_store)
 admin.add_command(worker)
+admin.add_command(token)
 admin.add_command(deploy)
 admin.add_command(upgrade_schema)
 admin.add_command(keyring)

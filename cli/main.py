@@ -36,8 +36,12 @@ ENTRIES = {
     "admin": Entry(
         "cli.admin",
         "admin",
-        "Lock components, check the database, upgrade its schema, rotate secrets, promote workers, deploy.",
+        "Administer a control plane: locks, schema, secrets, tokens, retention, audit, workers, backups.",
     ),
+    "login": Entry("cli.access", "login", "Store a token for the calls of all commands."),
+    "logout": Entry("cli.access", "logout", "Delete the stored token."),
+    "whoami": Entry("cli.access", "whoami", "Show your identity and roles."),
+    "can-i": Entry("cli.access", "can_i", "Show whether you may call a method."),
     "schema": Entry("cli.schema", "schema", "Print the JSON schema of job, service or pool files, for editors."),
     "examples": Entry("cli.examples", "examples", "Copy the example files into a folder."),
     "version": Entry("cli.version", "version", "Print the version."),

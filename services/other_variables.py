@@ -12,6 +12,8 @@ OTHER_VARIABLES = {
     f"{PREFIX}API_CERT_FILE": "clients: PEM file of their certificate, as `--cert-file`",
     f"{PREFIX}API_KEY_FILE": "clients: PEM file of its key, as `--key-file`; empty: it is in the same file",
     f"{PREFIX}API_SERVER_NAME": "clients: name that the certificate of the API must have, as `--server-name`",
+    f"{PREFIX}TOKEN": "clients: token that calls carry; it precedes the one that `peloton login` stored",
+    f"{PREFIX}TOKEN_FILE": "clients: file with the token, which is read again when it changes",
     f"{PREFIX}TIMEOUT": "commands: timeout of a call, as `--timeout`",
     f"{PREFIX}JOBMGR_URL": "commands: address for calls about jobs, as `--jobmgr`",
     f"{PREFIX}RESMGR_URL": "commands: address for calls about pools, as `--resmgr`",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 import grpc.aio
 
+from peloton.client.credentials import Credentials, find_headers
 from peloton.client.repeats import WATCH_POLICY, Repeats, RetryPolicy, is_safe
 from peloton.client.services import CHANNEL_OPTIONS, DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Metadata, Services, target
 from peloton.client.tls import Tls
@@ -47,8 +48,13 @@ class AsyncClient(Services):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         tls: Tls | None = None,
         metadata: Metadata | None = None,
+        token: str = "",
+        token_file: str = "",
+        username: str = "",
+        password: str = "",
     ) -> None:
-        super().__init__(address, timeout_s, overrides, tls, metadata)
+        given = Credentials(token, token_file, username, password)
+        super().__init__(address, timeout_s, overrides, tls, metadata or find_headers(address, given))
         self.retry = retry or RetryPolicy()
         self.sleep = sleep
         self._channels: dict[tuple[str, bool], grpc.aio.Channel] = {}

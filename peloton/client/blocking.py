@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import grpc
 
+from peloton.client.credentials import Credentials, find_headers
 from peloton.client.repeats import WATCH_POLICY, Repeats, RetryPolicy, is_safe
 from peloton.client.services import CHANNEL_OPTIONS, DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Metadata, Services, target
 from peloton.client.tls import Tls
@@ -40,7 +41,9 @@ class Client(Services):
     ``address`` may name several APIs, separated by commas: calls go round robin to available ones. ``overrides`` sets
     the address of a service (JOBMGR, RESMGR, HOSTMGR); the others are at ``address``. ``timeout_s`` bounds each
     attempt of a call, ``retry`` the repeats. Without ``tls`` the environment or the file of the cluster says whether
-    there is TLS: see ``find_tls``. ``metadata`` returns more headers for each call.
+    there is TLS: see ``find_tls``. ``token``, ``token_file``, or ``username`` and ``password`` identify the caller;
+    without them the environment or the file of the cluster does: see ``find_credentials``. ``metadata`` returns the
+    headers of each call instead.
     """
 
     def __init__(
@@ -53,8 +56,13 @@ class Client(Services):
         sleep: Callable[[float], None] = time.sleep,
         tls: Tls | None = None,
         metadata: Metadata | None = None,
+        token: str = "",
+        token_file: str = "",
+        username: str = "",
+        password: str = "",
     ) -> None:
-        super().__init__(address, timeout_s, overrides, tls, metadata)
+        given = Credentials(token, token_file, username, password)
+        super().__init__(address, timeout_s, overrides, tls, metadata or find_headers(address, given))
         self.retry = retry or RetryPolicy()
         self.sleep = sleep
         self._channels: dict[str, grpc.Channel] = {}

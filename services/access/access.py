@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from peloton.access.caller import ANONYMOUS, Caller, CallerKind, Grant, Role
+from peloton.access.tokens import PREFIX
 from peloton.errors import PermissionDenied, Unauthenticated
-from services.access import tokens
 from services.access.basic import BasicUsers
 from services.access.bindings import Bindings, BindingsFile, grant
 from services.access.failures import Failures, network_of
@@ -133,7 +133,7 @@ class Access:
             if not authorization.lower().startswith(BEARER):
                 raise Unauthenticated("header authorization: want Bearer and a token")
             token = authorization[len(BEARER) :].strip()
-            if token.startswith(tokens.PREFIX) and by.tokens is not None:
+            if token.startswith(PREFIX) and by.tokens is not None:
                 return by.tokens.authenticate(token)
             if by.oidc is not None and token.count(".") == 2:
                 return await by.oidc.authenticate(token)

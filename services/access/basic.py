@@ -15,9 +15,10 @@ from hashlib import blake2b
 import yaml
 
 from peloton.access.caller import Caller, CallerKind, MethodList
+from peloton.access.rows import check_keys, text_of, texts_of
 from peloton.api.service_names import SPELLINGS
 from peloton.errors import Unauthenticated
-from services.access.files import WatchedFile, check_keys, text_of, texts_of
+from services.access.files import WatchedFile
 
 REFUSED = "invalid Username/Password combination"
 USERS_MAX = 10_000

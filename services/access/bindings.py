@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from peloton.access.caller import CLUSTER, CLUSTER_ROLES, Caller, Grant, Role
+from peloton.access.rows import check_keys, text_of, texts_of
 from peloton.model.text import quote
 from services.access.caller import CERTIFICATE
-from services.access.files import WatchedFile, check_keys, text_of, texts_of
+from services.access.files import WatchedFile
 
 BINDINGS_MAX = 10_000
 ANYONE = "*"

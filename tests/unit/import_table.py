@@ -408,6 +408,7 @@ MAY: dict[str, May] = {
     "services.teardown": May(("peloton.errors", "peloton.model.ids", "services")),
     # The command line calls the API; only commands that run processes or read settings of roles import services.
     "cli": May(_CLI, _CLI_OTHERS),
+    "cli.admin_token": May((*_CLI, "peloton.access"), _CLI_OTHERS),
     "cli.admin_deploy": May((*_CLI, "peloton.deployment"), _CLI_OTHERS),
     "cli.deployed": May((*_CLI, "peloton.deployment"), _CLI_OTHERS),
     "cli.up": May((*_CLI, "services.lab.local"), _CLI_OTHERS),

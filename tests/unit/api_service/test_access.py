@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import grpc.aio
 import pytest
 
 from peloton.access.caller import CallerKind
+from peloton.access.tokens import RANDOM_BYTES, make_token
 from peloton.api.private import publisher_pb2, publisher_pb2_grpc
 from peloton.api.v0.access import access_pb2, access_pb2_grpc
 from peloton.api.v0.job import job_pb2
@@ -21,7 +24,7 @@ from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile
 from services.access.compose import find_certified
 from services.access.role_token import RoleToken, TokenTransport
-from services.access.tokens import Tokens, make_token
+from services.access.tokens import Tokens
 from services.api.server import start
 from services.storage.storage import Storage
 from services.tls.transport import PLAINTEXT
@@ -98,9 +101,9 @@ def job(pool: str = LEAF) -> job_pb2.CreateRequest:
 async def cluster(storage: Storage, tmp_path: Path) -> AsyncIterator[Cluster]:
     tokens, lines = {}, []
     for name, groups in (("rita", ()), ("mia", ("maps",)), ("otto", ()), ("ada", ()), ("web", ())):
-        tokens[name], row = make_token(name, CallerKind.USER, groups)
+        tokens[name], row = make_token(name, CallerKind.USER, groups, 0.0, time.time(), os.urandom(RANDOM_BYTES))
         lines.append(row.to_line())
-    expired, row = make_token("rita", CallerKind.USER, lifetime_s=1.0, now_s=1_000.0)
+    expired, row = make_token("rita", CallerKind.USER, (), 1.0, 1_000.0, os.urandom(RANDOM_BYTES))
     tokens["expired"] = expired
     (tmp_path / "tokens").write_text("\n".join([*lines, row.to_line()]))
     (tmp_path / "roles.toml").write_text(BINDINGS)

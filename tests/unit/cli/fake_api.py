@@ -52,6 +52,7 @@ SERVICES = {
     "services": stateless_svc_pb2.DESCRIPTOR.services_by_name["JobService"].full_name,
     "pods": pod_svc_pb2.DESCRIPTOR.services_by_name["PodService"].full_name,
     "watches": watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"].full_name,
+    "access": service_names.ACCESS_SERVICE[0],
     "admin": admin_svc_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
 }
 
