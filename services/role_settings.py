@@ -90,7 +90,8 @@ def authenticates_clients(settings: Settings) -> bool:
 
 def asks_for_tokens(settings: Settings) -> bool:
     """Report whether the api asks clients without a certificate for other credentials."""
-    return bool(settings.auth_tokens_file or settings.auth_basic_file) and settings.auth_anonymous in ("", "none")
+    proves = settings.auth_tokens_file or settings.auth_basic_file or settings.auth_oidc_issuer
+    return bool(proves) and settings.auth_anonymous in ("", "none")
 
 
 def is_loopback(host: str) -> bool:

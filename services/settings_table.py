@@ -90,6 +90,9 @@ TOGETHER = (
         lambda cert, ca: bool(cert) == bool(ca),
         "both, or none of them for plain text",
     ),
+    Together(
+        ("auth_oidc_issuer", "auth_oidc_audience"), lambda issuer, name: bool(issuer) == bool(name), "both or none"
+    ),
     Together(("tls_cert_file", "tls_key_file"), lambda cert, key: bool(cert) or not key, "the first for the second"),
     Together(("mover_hosts_at_a_time", "mover_hosts_per_hour"), is_ascending, "the first no more than the second"),
 )

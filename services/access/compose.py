@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peloton.access.caller import Caller, CallerKind, Role
+from peloton.errors import InvalidSettings
+from peloton.extras import require_extra
 from services.access.access import Access, Authenticators, anonymous_with
 from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile
@@ -15,22 +17,46 @@ from services.settings import Settings
 from services.tls.peer import identity_of
 from services.tls.transport import Transport
 
+if TYPE_CHECKING:
+    from services.access.oidc import Oidc
+
 
 def make_access(settings: Settings, transport: Transport) -> Access | None:
     """Return what identifies callers; None when everyone may do everything. Raises InvalidSettings for a bad file."""
     files = (settings.auth_tokens_file, settings.auth_basic_file, settings.auth_roles_file)
-    anonymous = settings.auth_anonymous or ("none" if any(files) else Role.ADMIN)
-    if anonymous == Role.ADMIN and not any(files):
+    proves = any(files) or bool(settings.auth_oidc_issuer)
+    anonymous = settings.auth_anonymous or ("none" if proves else Role.ADMIN)
+    if anonymous == Role.ADMIN and not proves:
         return None
     return Access(
         Authenticators(
             tokens=Tokens(settings.auth_tokens_file) if settings.auth_tokens_file else None,
             basic=BasicUsers(settings.auth_basic_file) if settings.auth_basic_file else None,
+            oidc=_make_oidc(settings) if settings.auth_oidc_issuer else None,
             bindings=BindingsFile(settings.auth_roles_file) if settings.auth_roles_file else None,
             anonymous=anonymous_with(anonymous),
             certified=find_certified(transport),
         )
     )
+
+
+def _make_oidc(settings: Settings) -> Oidc:
+    require_extra("secure", "jwt", "PELOTON_AUTH_OIDC_ISSUER")
+    from services.access.issuer import check_address, make_fetch
+    from services.access.oidc import Oidc, OidcConfig
+
+    try:
+        check_address(settings.auth_oidc_issuer)
+        fetch = make_fetch(settings.auth_oidc_ca_file)
+    except (OSError, ValueError) as error:
+        raise InvalidSettings(f"PELOTON_AUTH_OIDC_ISSUER, PELOTON_AUTH_OIDC_CA_FILE: {error}") from error
+    config = OidcConfig(
+        settings.auth_oidc_issuer,
+        settings.auth_oidc_audience,
+        settings.auth_oidc_name_claim,
+        settings.auth_oidc_groups_claim,
+    )
+    return Oidc(config, fetch)
 
 
 def find_certified(transport: Transport) -> Callable[[Any], Caller | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.setting_rules import ALL, one_of, setting
+from services.setting_rules import ALL, URL, WORD, one_of, setting
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,22 @@ class SecuritySettings:
         "",
         "api",
         "the original's YAML file of users and roles, whose clients send a user name and password",
+    )
+    auth_oidc_issuer: str = setting(
+        "",
+        "api",
+        "address of the OIDC [issuer](security.md#identity) whose JWTs are accepted; its keys are found by discovery",
+        form=URL,
+    )
+    auth_oidc_audience: str = setting(
+        "", "api", "audience that JWTs must name, the client id of Peloton at the issuer", form=WORD
+    )
+    auth_oidc_name_claim: str = setting(
+        "email", "api", "claim with the name of a user; `email` counts when the issuer has verified it", form=WORD
+    )
+    auth_oidc_groups_claim: str = setting("groups", "api", "claim with the groups of a user", form=WORD)
+    auth_oidc_ca_file: str = setting(
+        "", "api", "PEM file of the authorities of the issuer's certificate; empty: those of the system"
     )
     auth_roles_file: str = setting(
         "",

@@ -277,7 +277,13 @@ MAY: dict[str, May] = {
     "services.access.role_token": May(
         ("peloton.api.channels", "peloton.errors", "services.access.files", "services.tls.transport"), ("grpc",)
     ),
-    "services.access.compose": May(("peloton.access", "services.access", "services.settings", "services.tls")),
+    "services.access.compose": May(
+        ("peloton.access", "peloton.errors", "peloton.extras", "services.access", "services.settings", "services.tls")
+    ),
+    "services.access.oidc": May(
+        ("peloton.access", "peloton.errors", "peloton.model", "services.access.issuer"), ("jwt",)
+    ),
+    "services.access.issuer": May((), ("jwt",)),
     "services.api": May(
         (
             *_MEASURES,
