@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peloton.access.caller import CLUSTER, Caller, CallerKind, Role
+from peloton.access.caller import CLUSTER, Caller, CallerKind
 from peloton.access.rules import MethodRule, Needs
 from peloton.model.text import quote
 
@@ -67,10 +67,3 @@ def is_enough_on_cluster(caller: Caller, rule: MethodRule) -> bool:
     if rule.needs is Needs.NOTHING or caller.kind is CallerKind.ROLE:
         return True
     return caller.methods is None and rule.needs is Needs.ROLE and caller.has(rule.role, CLUSTER)
-
-
-def may_read(caller: Caller, pool: str) -> bool:
-    """Report whether a list that is filtered by pools shows the caller the objects of a pool."""
-    if caller.kind is CallerKind.ROLE or caller.has(Role.READER, pool):
-        return True
-    return caller.methods is not None

@@ -11,7 +11,7 @@ from peloton.access.caller import Role
 from peloton.access.rules import Find, MethodRule, Needs, Source, Without
 
 READER, SUBMITTER, OPERATOR, ADMIN = Role.READER, Role.SUBMITTER, Role.OPERATOR, Role.ADMIN
-ANYWHERE, FILTERED = Without.ANYWHERE, Without.CLUSTER
+ANYWHERE, FILTERED = Without.ANYWHERE, Without.FILTERED
 Row = tuple[Role, tuple[Source, ...], Without] | Needs
 
 

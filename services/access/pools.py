@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from peloton.access.caller import CLUSTER, is_below
+from peloton.access.caller import CLUSTER
 from peloton.access.rules import Find
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import JobId, parse_job_id
@@ -88,11 +88,6 @@ class PoolFinder:
                 object_id, is_pool = moved
                 (pool_ids.add if is_pool else job_ids.append)(object_id)
         return job_ids, pool_ids
-
-    async def ids_below(self, paths: Sequence[str]) -> frozenset[str]:
-        """Return the ids of the pools with these paths and of all pools below."""
-        await self._read_pools(())
-        return frozenset(id for id, path in self._paths.items() if any(is_below(path, above) for above in paths))
 
     def _path(self, text: str) -> str:
         """Return the path of a pool by its id or path, "" for an unknown id. An unknown path stands for itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from peloton.api import convert
@@ -16,6 +17,7 @@ from peloton.errors import Aborted, AlreadyExists, InvalidArgument
 from peloton.model.ids import new_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.secret import Secret
+from services.access.visible import visible_pools
 from services.api.calls import check_wanted
 from services.api.growth import find_touched, growth_faults
 from services.api.ids import parse_known_id, wire_id
@@ -190,7 +192,8 @@ class JobManager(RollingJobs):
         if not request.HasField("spec"):
             return response
         try:
-            query = job_query(request, time.time_ns())
+            visible = await self._calls.run(lambda: visible_pools(self._records.pools.specs()))
+            query = replace(job_query(request, time.time_ns()), pools=visible)
             records, total, is_cut = await self._calls.run(self._records.search.query_jobs, query)
         except InvalidArgument as invalid:
             response.error.err.message = invalid.message

@@ -7,6 +7,7 @@ import base64
 import json
 import logging
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc.aio
@@ -26,6 +27,7 @@ from peloton.model.text import quote, shorten
 from peloton.model.times import NS_PER_S
 from peloton.model.update import UpdateRecord
 from peloton.model.update_text import update_wait_text
+from services.access.visible import join, visible_pools
 from services.api.calls import Calls
 from services.api.channels import AsyncLeaderChannels
 from services.api.ids import parse_known_id
@@ -60,6 +62,7 @@ class JobTableService:
         pools = self._records.pools.specs()
         paths = pool_paths(pools)
         wanted = _filter(request.filter, pools, paths)
+        wanted = replace(wanted, pools=join(wanted.pools, visible_pools(pools)))
         size = request.pageSize or PAGE_SIZE_DEFAULT
         page = self._records.job_table.page(wanted, size, at, request.oldestFirst)
         updates = self._records.updates.some({job.update_id for job in page.jobs if job.update_id})

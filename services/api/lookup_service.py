@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from peloton.access.caller import CLUSTER
 from peloton.api import convert
 from peloton.api.convert_time import rfc3339
 from peloton.api.v0 import peloton_pb2
@@ -13,12 +14,16 @@ from peloton.api.v0.lookup import lookup_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.ids import RespoolId
 from peloton.model.respool import pool_paths
+from services.access.caller import CALLER
+from services.access.visible import is_in, readable_paths
 from services.api.calls import Calls
 from services.storage.hosts.hosts import Hosts
 from services.storage.jobs.search import FoundJob, JobName, Search
 from services.storage.pools import Pools
 
 LIMIT_DEFAULT, LIMIT_MAX = 10, 100
+CONSIDERED_MAX = 1_000
+"""Matches among which those are found that a caller may read who may not read all."""
 PREFIX_MIN = 4
 """Minimum length of id prefixes in lookups: shorter ones match too many jobs."""
 TEXT_MAX = 8_000
@@ -62,13 +67,16 @@ class LookupService:
     def _jobs(self, text: str, begins: bool, limit: int, paths: Mapping[RespoolId, str]) -> lookup_pb2.FindJobsResponse:
         names = names_meant(text, paths)
         digits = id_digits(text)
+        readable = readable_paths(CALLER.get())
+        most = limit + 1 if readable is None else CONSIDERED_MAX
         if begins:
-            found = self._search.recent_jobs_beginning(names, limit + 1)
+            found = self._search.recent_jobs_beginning(names, most)
         else:
-            found = self._search.jobs_named([each for each in names if each[1]], limit + 1)
+            found = self._search.jobs_named([each for each in names if each[1]], most)
         if digits and (begins or not found):
             known = {job.job_id for job in found}
-            found += [job for job in self._search.jobs_with_id_prefix(digits, limit + 1) if job.job_id not in known]
+            found += [job for job in self._search.jobs_with_id_prefix(digits, most) if job.job_id not in known]
+        found = [job for job in found if is_in(paths.get(job.respool_id, CLUSTER), readable)]
         jobs = [_wire(job, paths) for job in found[:limit]]
         return lookup_pb2.FindJobsResponse(jobs=jobs, hasMore=len(found) > limit)
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Protocol
 
+from peloton.access.caller import CLUSTER
 from peloton.api.convert_time import rfc3339_seconds, unix_seconds
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.schedule import schedule_pb2 as pb
@@ -27,6 +28,8 @@ from peloton.model.schedule import (
     Times,
 )
 from peloton.model.text import control_character_fault, quote
+from services.access.caller import CALLER
+from services.access.visible import is_in, readable_paths
 from services.api.calls import Calls, check_wanted
 from services.api.new_jobs import NewJobs
 from services.api.servicer import write
@@ -106,7 +109,9 @@ class ScheduleService:
 
     async def ListSchedules(self, request: pb.ListSchedulesRequest, context: Any) -> pb.ListSchedulesResponse:
         limit = min(request.limit or LIST_DEFAULT, LIST_MAX)
-        found = await self._schedules.find(request.pool_path, limit + 1)
+        readable = readable_paths(CALLER.get())
+        found = await self._schedules.find(request.pool_path, limit + 1 if readable is None else LIST_MAX)
+        found = [one for one in found if is_in(one.pool_path or CLUSTER, readable)]
         return pb.ListSchedulesResponse(schedules=map(_wire, found[:limit]), has_more=len(found) > limit)
 
     async def GetSchedule(self, request: pb.GetScheduleRequest, context: Any) -> pb.GetScheduleResponse:

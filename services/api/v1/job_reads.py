@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from peloton.model.job import JobRecord, JobType
 from peloton.model.respool import pool_paths
 from peloton.model.text import shorten
 from peloton.model.update import UpdateRecord
+from services.access.visible import visible_pools
 from services.api.answers import within_limit
 from services.api.channels import ANSWER_BYTES_MAX
 from services.api.ids import parse_known_id
@@ -202,7 +204,8 @@ class JobReads(Servicer):
         if not request.HasField("spec"):
             return response
         respool_id = await self._calls.run(self._pool_at, request.spec.respool.value)
-        query = jobs_wanted(request.spec, respool_id, time.time_ns())
+        visible = await self._calls.run(self._visible_pools)
+        query = replace(jobs_wanted(request.spec, respool_id, time.time_ns()), pools=visible)
         jobs, total, is_cut = await self._calls.run(self._records.search.query_jobs, query)
         response.records.extend(await self._calls.run(self._summaries, jobs))
         asked = request.spec.pagination
@@ -212,6 +215,9 @@ class JobReads(Servicer):
         response.spec.CopyFrom(request.spec)
         return response
 
+    def _visible_pools(self) -> frozenset[str] | None:
+        return visible_pools(self._records.pools.specs())
+
     def _pool_at(self, path: str) -> str:
         """Return the pool at a path; "", which filters nothing, for an unknown path: existing clients rely on it."""
         paths = pool_paths(self._records.pools.specs()) if path else {}
@@ -220,9 +226,11 @@ class JobReads(Servicer):
     async def ListJobs(self, request: svc.ListJobsRequest, context: Any) -> AsyncGenerator[svc.ListJobsResponse, None]:
         """Stream one message for each job of any type, or for each service."""
         after, type_ = "", JobType.SERVICE if request.services_only else None
+        visible = await self._calls.run(self._visible_pools)
         while True:
             page = await self._calls.run(self._records.search.jobs_after, after, PAGE, type_)
-            for summary in await self._calls.run(self._summaries, page):
+            shown = page if visible is None else [job for job in page if job.respool_id in visible]
+            for summary in await self._calls.run(self._summaries, shown):
                 yield svc.ListJobsResponse(jobs=[summary])
             if len(page) < PAGE:
                 return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from peloton.access.caller import CLUSTER
 from peloton.api import convert_v1
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.watch import watch_pb2
@@ -13,6 +14,9 @@ from peloton.api.v1alpha.watch.svc.watch_svc_pb2 import WatchRequest, WatchRespo
 from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, PodName
 from peloton.model.pod import PodRecord
+from peloton.model.respool import pool_paths
+from services.access.caller import CALLER
+from services.access.visible import is_in, readable_paths
 from services.api.v1.ids import job_id_of, pod_name_of
 from services.storage.storage import Storage
 
@@ -33,6 +37,7 @@ class Change:
     key: Key
     response: WatchResponse
     labels: Labels | None = None
+    pool: str = ""  # path; empty if the job is gone, or if each watcher may read all pools
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class Filter:
     job_ids: frozenset[JobId] = frozenset()
     pods: frozenset[Key] = frozenset()
     labels: Labels = frozenset()
+    readable: tuple[str, ...] | None = None  # paths of pools; None: all
 
     def admits(self, change: Change) -> bool:
         """Return whether the change matches; an object that is gone has no labels, so it passes every label filter."""
@@ -52,11 +58,22 @@ class Filter:
             and (not self.job_ids or job_id in self.job_ids)
             and (not self.pods or change.key in self.pods)
             and (change.labels is None or self.labels <= change.labels)
+            and self._may_see(change)
         )
+
+    def _may_see(self, change: Change) -> bool:
+        """Report whether the watcher may read the object; one that is gone has no pool, and must be named."""
+        if change.pool:
+            return is_in(change.pool, self.readable)
+        return self.readable is None or change.key[0] in self.job_ids
 
 
 def filter_of(request: WatchRequest) -> Filter:
-    """Convert the filter of a request. Raises InvalidArgument."""
+    """Convert the filter of a request to one for its caller. Raises InvalidArgument."""
+    return replace(_asked(request), readable=readable_paths(CALLER.get()))
+
+
+def _asked(request: WatchRequest) -> Filter:
     if request.HasField("pod_filter"):
         return _pod_filter(request.pod_filter)
     if request.HasField("stateless_job_filter"):
@@ -91,12 +108,15 @@ class Wants:
     jobs: bool = False
     pods: bool = False
     pod_labels: bool = False
+    pools: bool = False
 
     @classmethod
     def of(cls, filters: Iterable[Filter]) -> Wants:
+        filters = tuple(filters)
         kinds = {(wanted.is_of_pods, bool(wanted.labels)) for wanted in filters}
+        has_limits = any(wanted.readable is not None for wanted in filters)
         has_pods = any(is_of_pods for is_of_pods, _ in kinds)
-        return cls(any(not is_of_pods for is_of_pods, _ in kinds), has_pods, (True, True) in kinds)
+        return cls(any(not is_of_pods for is_of_pods, _ in kinds), has_pods, (True, True) in kinds, has_limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +163,20 @@ class ChangeReader:
         by_job: dict[JobId, list[int]] = {}
         for job_id, instance_id in revisions:
             by_job.setdefault(job_id, []).append(instance_id)
+        pools = self._pools_of(by_job) if wants.pools else {}
         for job_id, instances in by_job.items():
+            pool = pools.get(job_id, "")
             if wants.jobs and THE_JOB in instances:
-                yield self._job_change(job_id, revisions[job_id, THE_JOB])
+                yield replace(self._job_change(job_id, revisions[job_id, THE_JOB]), pool=pool)
             named = sorted(i for i in instances if i != THE_JOB)
             if wants.pods and named:
-                yield from self._pod_changes(job_id, named, revisions, wants.pod_labels)
+                found = self._pod_changes(job_id, named, revisions, wants.pod_labels)
+                yield from (replace(change, pool=pool) for change in found) if pool else found
+
+    def _pools_of(self, job_ids: Iterable[JobId]) -> dict[JobId, str]:
+        """Return the paths of the pools of jobs that exist."""
+        paths = pool_paths(self._records.pools.specs())
+        return {job_id: paths.get(pool, CLUSTER) for job_id, pool in self._records.jobs.pools_of(list(job_ids)).items()}
 
     def _job_change(self, job_id: JobId, revision: int) -> Change:
         job = self._records.jobs.get(job_id)

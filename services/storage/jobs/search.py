@@ -47,6 +47,7 @@ class JobQuery:
     keywords: Sequence[str] = ()
     states: Sequence[JobState] = ()
     respool_id: str = ""
+    pools: frozenset[str] | None = None  # ids; None: all
     owner: str = ""  # the owning team
     name: str = ""
     created: tuple[int, int] | None = None
@@ -235,13 +236,19 @@ def _query_jobs(conn: sa.Connection, query: JobQuery) -> FoundJobs:
 
 def _filter(query: JobQuery) -> JobFilter:
     return JobFilter(
-        pools=frozenset([query.respool_id]) if query.respool_id else None,
+        pools=_pools(query),
         owner=query.owner,
         states=frozenset(query.states),
         labels=tuple(query.labels),
         name_part=query.name,
         created=_by_second(query.created) if query.created is not None else None,
     )
+
+
+def _pools(query: JobQuery) -> frozenset[str] | None:
+    if not query.respool_id:
+        return query.pools
+    return frozenset([query.respool_id if query.pools is None or query.respool_id in query.pools else ""])
 
 
 def _by_second(span: tuple[int, int]) -> tuple[int, int]:

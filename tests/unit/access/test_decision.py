@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from peloton.access.caller import ANONYMOUS, EVERYTHING, Caller, CallerKind, Grant, MethodList, Role, is_below
-from peloton.access.decision import decide, is_enough_on_cluster, may_read
+from peloton.access.decision import decide, is_enough_on_cluster
 from peloton.access.rules import MethodRule, Needs
 from peloton.access.table import RULES
 
@@ -107,13 +107,6 @@ def test_a_rejected_method_stays_rejected_with_a_role() -> None:
     """A rejected method stays rejected with a role."""
     caller = user(Grant(Role.ADMIN), methods=MethodList("r", (), ("*",)))
     assert not decide(caller, STOP, ("/",)).is_allowed
-
-
-def test_readers_see_their_pools_in_lists() -> None:
-    """Readers see their pools in lists."""
-    caller = user(Grant(Role.READER, "/eng"))
-    assert [True, False] == [may_read(caller, pool) for pool in ("/eng/maps", "/ads")]
-    assert may_read(user(methods=MethodList("r", ("*",))), "/ads")
 
 
 def test_the_highest_pools_of_a_caller_are_listed() -> None:

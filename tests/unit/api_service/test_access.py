@@ -17,8 +17,15 @@ from peloton.access.tokens import RANDOM_BYTES, make_token
 from peloton.api.private import publisher_pb2, publisher_pb2_grpc
 from peloton.api.v0.access import access_pb2, access_pb2_grpc
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.lookup import lookup_pb2, lookup_pb2_grpc
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
+from peloton.api.v0.table import table_pb2, table_pb2_grpc
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2, admin_svc_pb2_grpc
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2, stateless_svc_pb2_grpc
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2, watch_svc_pb2_grpc
+from peloton.model.ids import ROOT_POOL_ID, RespoolId
+from peloton.model.resources import UNLIMITED
+from services.access import files, gate
 from services.access.access import Access, Authenticators
 from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile
@@ -28,7 +35,10 @@ from services.access.tokens import Tokens
 from services.api.server import start
 from services.storage.storage import Storage
 from services.tls.transport import PLAINTEXT
+from tests.simulation.pool_changes import config_of
+from tests.unit.api_service.conftest import pool
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
+from tests.unit.api_service.services import spec
 from tests.unit.api_service.story import LEAF
 
 BINDINGS = """
@@ -250,3 +260,79 @@ async def test_private_calls_need_a_process_of_peloton(cluster: Cluster) -> None
     with transport.open(f"127.0.0.1:{cluster.port}", ()) as blocking:
         stub: Any = access_pb2_grpc.AccessServiceStub(blocking)
         assert "role" == (await asyncio.to_thread(stub.WhoAmI, access_pb2.WhoAmIRequest())).kind
+
+
+async def test_lists_have_only_what_the_caller_may_read(cluster: Cluster, storage: Storage) -> None:
+    """A pool whose path is unknown filters nothing in v1alpha, and shows no more for that."""
+    other = RespoolId("77777777-7777-7777-7777-777777777777")
+    storage.pools.put(other, config_of(pool(other, ROOT_POOL_ID, "ads", UNLIMITED)))
+    made = {}
+    for respool_id in (LEAF, other):
+        made[respool_id] = (await cluster.jobs.Create(job(respool_id), metadata=cluster.of("ada"))).jobId.value
+    table: Any = table_pb2_grpc.JobTableServiceStub(cluster.channel)
+    lookup: Any = lookup_pb2_grpc.LookupServiceStub(cluster.channel)
+    services: Any = stateless_svc_pb2_grpc.JobServiceStub(cluster.channel)
+    v1_query = stateless_svc_pb2.QueryJobsRequest()
+    v1_query.spec.respool.value = "/eng/typo"
+    v0_query = job_pb2.QueryRequest()
+    v0_query.spec.SetInParent()
+
+    async def list_all(name: str) -> list[set[str]]:
+        metadata = cluster.of(name)
+        rows = await table.ListJobs(table_pb2.ListJobsRequest(), metadata=metadata)
+        found = await lookup.FindJobs(lookup_pb2.FindJobsRequest(text="j", begins=True), metadata=metadata)
+        v0 = await cluster.jobs.Query(v0_query, metadata=metadata)
+        stream = services.ListJobs(stateless_svc_pb2.ListJobsRequest(), metadata=metadata)
+        return [
+            {row.id.value for row in rows.jobs},
+            {one.id.value for one in found.jobs},
+            {one.id.value for one in v0.records},
+            {one.job_id.value async for answer in stream for one in answer.jobs},
+        ]
+
+    assert [{made[LEAF], made[other]}] * 4 == await list_all("ada")
+    assert [{made[LEAF]}] * 4 == await list_all("rita")
+    assert [{made[other]}] * 4 == await list_all("otto")
+    v1 = await services.QueryJobs(v1_query, metadata=cluster.of("rita"))
+    assert {made[LEAF]} >= {one.job_id.value for one in v1.records}
+    wanted = table_pb2.ListJobsRequest(filter=table_pb2.JobFilter(pool="/ads"))
+    code, text = await code_of(table.ListJobs(wanted, metadata=cluster.of("rita")))
+    assert ("PERMISSION_DENIED", True) == (code, "on pool '/ads'" in text)
+
+
+async def test_a_watch_shows_only_what_the_caller_may_read(cluster: Cluster) -> None:
+    """A reader of another pool is not informed of a new service; naming it is refused."""
+    watches: Any = watch_svc_pb2_grpc.WatchServiceStub(cluster.channel)
+    services: Any = stateless_svc_pb2_grpc.JobServiceStub(cluster.channel)
+    request = watch_svc_pb2.WatchRequest()
+    request.stateless_job_filter.SetInParent()
+    watching = {name: watches.Watch(request, metadata=cluster.of(name)) for name in ("rita", "otto")}
+    for call in watching.values():
+        await call.read()
+    create = stateless_svc_pb2.CreateJobRequest(spec=spec())
+    made = await services.CreateJob(create, metadata=cluster.of("mia"))
+    seen = await asyncio.wait_for(watching["rita"].read(), 30)
+    assert made.job_id == seen.stateless_jobs[0].job_id
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(watching["otto"].read(), 0.5)
+    request.stateless_job_filter.job_ids.add(value=made.job_id.value)
+    refused = watches.Watch(request, metadata=cluster.of("otto"))
+    assert "PERMISSION_DENIED" == (await code_of(refused.read()))[0]
+    for call in watching.values():
+        call.cancel()
+
+
+async def test_a_watch_ends_when_its_token_is_revoked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal says that the token is unknown."""
+    monkeypatch.setattr(gate, "RECHECK_S", 0.05)
+    monkeypatch.setattr(files, "CHECK_S", 0.0)
+    watches: Any = watch_svc_pb2_grpc.WatchServiceStub(cluster.channel)
+    request = watch_svc_pb2.WatchRequest()
+    request.pod_filter.SetInParent()
+    call = watches.Watch(request, metadata=cluster.of("rita"))
+    await call.read()
+    kept = [line for line in (cluster.folder / "tokens").read_text().splitlines() if '"rita"' not in line]
+    (cluster.folder / "new").write_text("\n".join(kept))
+    (cluster.folder / "new").replace(cluster.folder / "tokens")
+    code, text = await code_of(asyncio.wait_for(call.read(), 30))
+    assert ("UNAUTHENTICATED", True) == (code, "was revoked" in text)
