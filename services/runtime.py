@@ -25,7 +25,7 @@ from services.roles.hostmgr import run_hostmgr
 from services.roles.resmgr import run_resmgr
 from services.roles.shared import Shared, sdk_metrics_address
 from services.roles.worker import run_worker
-from services.secrets.stores import make_store, open_keyring
+from services.secrets.stores import make_converter, make_store, open_keyring
 from services.settings import Settings, load
 from services.storage import schema_version
 from services.storage.storage import Storage
@@ -144,18 +144,23 @@ async def _run_roles(
         await asyncio.to_thread(migrate.upgrade, database)
     await asyncio.to_thread(schema_version.check, database)
     retries = Backoff(settings.retry_wait_s, settings.retry_wait_max_s)
+    keyring = open_keyring(settings)
     storage = Storage(
         database,
         pool_size=settings.database_pool,
         batch_backoff=retries,
-        secrets=make_store(settings, open_keyring(settings)),
+        secrets=make_store(settings, keyring),
     )
     access = role_settings.read_zookeeper(settings)
     zookeeper = _join_zookeeper(access, settings.leader_ttl_s) if access else None
     channels = LeaderChannels(zookeeper.directory(storage.leases) if zookeeper else storage.leases, transport)
     try:
-        metrics_at = sdk_metrics_address(settings)
-        client = await temporal_connection.connect(config, identity, metrics_address=metrics_at)
+        client = await temporal_connection.connect(
+            config,
+            identity,
+            metrics_address=sdk_metrics_address(settings),
+            converter=make_converter(settings, keyring),
+        )
         policies = Policies(
             pod_placement_s=settings.pod_placement_timeout_s,
             gang_placement_s=settings.gang_placement_timeout_s,

@@ -28,6 +28,7 @@ from temporalio.client import (
     WorkflowHandle,
     WorkflowUpdateHandle,
 )
+from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
@@ -74,7 +75,12 @@ def _runtime(metrics_address: str) -> Runtime:
 
 
 async def connect(
-    config: ClientConnectConfig, role: str = "", *, is_lazy: bool = True, metrics_address: str = ""
+    config: ClientConnectConfig,
+    role: str = "",
+    *,
+    is_lazy: bool = True,
+    metrics_address: str = "",
+    converter: DataConverter = CONVERTER,
 ) -> Client:
     """Return a client. A lazy one connects with its first call, so a process may start before Temporal does. ``role``
     is the sender of a signal in histories, with the host, the process id (always 1 in a container) and a part that
@@ -85,7 +91,7 @@ async def connect(
         **config,
         lazy=is_lazy,
         identity=identity,
-        data_converter=CONVERTER,
+        data_converter=converter,
         interceptors=[_Causes()],
         runtime=_runtime(metrics_address),
     )

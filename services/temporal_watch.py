@@ -28,6 +28,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client, WorkflowHistoryEventFilterType
 from temporalio.service import RPCError, RPCStatusCode
 
+from peloton.errors import PelotonError
 from peloton.lifecycle.heartbeats import Heartbeat, Heartbeats, Liveness
 from peloton.lifecycle.problems import NAMED_MAX
 from peloton.lifecycle.worker_versions import UNVERSIONED
@@ -247,7 +248,7 @@ class TemporalWatch:
         handle = self._client.get_workflow_handle(workflow_id)
         close = WorkflowHistoryEventFilterType.CLOSE_EVENT
         async for event in handle.fetch_history_events(event_filter_type=close, rpc_timeout=_TIMEOUT):
-            return _innermost(event.workflow_execution_failed_event_attributes.failure)
+            return await self._innermost(event.workflow_execution_failed_event_attributes.failure)
         return ""
 
     async def _list(self, query: str, limit: int) -> Sequence[WorkflowExecutionInfo]:
@@ -291,11 +292,31 @@ class TemporalWatch:
             for one in described
             if one.pending_workflow_task.attempt >= TASK_ATTEMPTS
         ]
-        activities = [activity for one in described for activity in _failing_activities(one)]
+        activities = [activity for one in described for activity in await self._failing_activities(one)]
         failed = []
         if (own := job_workflow_id(job_id)) not in names and (restart := await self._failed.evaluate(own)).failed.count:
             failed = [FailedWorkflow(own, await self._error_of(own), restart.reason)]
         return JobTrouble(tasks, activities, failed)
+
+    async def _failing_activities(self, described: DescribeWorkflowExecutionResponse) -> list[FailingActivity]:
+        workflow_id = described.workflow_execution_info.execution.workflow_id
+        return [
+            FailingActivity(workflow_id, one.activity_type.name, one.attempt, await self._innermost(one.last_failure))
+            for one in described.pending_activities
+            if one.attempt >= WHY_ATTEMPTS
+        ]
+
+    async def _innermost(self, failure: Failure) -> str:
+        """Return the message of the first cause, which may be encrypted."""
+        while failure.HasField("cause"):
+            failure = failure.cause
+        if not failure.HasField("encoded_attributes"):
+            return failure.message
+        try:
+            error = await self._client.data_converter.decode_failure(failure)
+        except PelotonError as unreadable:  # its key is missing
+            return unreadable.message
+        return str(getattr(error, "message", error))
 
     async def _describe(self, workflow_id: str) -> DescribeWorkflowExecutionResponse | None:
         request = DescribeWorkflowExecutionRequest(
@@ -330,21 +351,6 @@ def _fault_of(error: Exception) -> str:
     if late or isinstance(error, TimeoutError):
         return f"no answer within {TIMEOUT_S:g} s"
     return str(error) or type(error).__name__
-
-
-def _failing_activities(described: DescribeWorkflowExecutionResponse) -> list[FailingActivity]:
-    workflow_id = described.workflow_execution_info.execution.workflow_id
-    return [
-        FailingActivity(workflow_id, one.activity_type.name, one.attempt, _innermost(one.last_failure))
-        for one in described.pending_activities
-        if one.attempt >= WHY_ATTEMPTS
-    ]
-
-
-def _innermost(failure: Failure) -> str:
-    while failure.HasField("cause"):
-        failure = failure.cause
-    return failure.message
 
 
 def _cause(info: WorkflowExecutionInfo) -> str:

@@ -110,6 +110,7 @@ async def _connect(shared: Shared, stop: asyncio.Event) -> Client | None:
                 shared.identity,
                 is_lazy=False,
                 metrics_address=sdk_metrics_address(shared.settings),
+                converter=shared.temporal.data_converter,
             )
             await temporal.register_search_attributes(client)
             return client

@@ -53,18 +53,25 @@ class Keyring:
         """Raises Unavailable for a key that is missing or another one, and for data that was changed or moved."""
         from cryptography.exceptions import InvalidTag
 
+        self.require(key_id)
+        try:
+            return self._ciphers[key_id].decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound_to)
+        except (InvalidTag, ValueError):
+            raise self.mismatch(key_id) from None
+
+    def require(self, key_id: str) -> None:
+        """Raise Unavailable unless there is the key."""
         if key_id not in self.keys:
             raise Unavailable(
                 f"key {quote(key_id)} is not in the keyring {self.source}, which has {', '.join(sorted(self.keys))}: "
                 f"add it again from where it was kept"
             )
-        try:
-            return self._ciphers[key_id].decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound_to)
-        except (InvalidTag, ValueError):
-            raise Unavailable(
-                f"key {key_id} of the keyring {self.source} does not decrypt this: it is not the key of this id that "
-                f"encrypted it, or the stored bytes were changed or moved"
-            ) from None
+
+    def mismatch(self, key_id: str) -> Unavailable:
+        return Unavailable(
+            f"key {key_id} of the keyring {self.source} does not decrypt this: it is not the key of this id that "
+            f"encrypted it, or the stored bytes were changed or moved"
+        )
 
     @cached_property
     def _ciphers(self) -> dict[str, AESGCM]:
@@ -86,17 +93,17 @@ class Keyring:
 
     def use(self, key_id: str) -> Keyring:
         """Return the keyring with another active key. Raises InvalidArgument."""
-        self._require(key_id)
+        self._check_named(key_id)
         return Keyring(key_id, self.keys, self.source)
 
     def remove(self, key_id: str) -> Keyring:
         """Return the keyring without a key. Raises InvalidArgument."""
-        self._require(key_id)
+        self._check_named(key_id)
         if key_id == self.active:
             raise InvalidArgument(f"key {key_id} is the active one: use another one first")
         return Keyring(self.active, {name: key for name, key in self.keys.items() if name != key_id}, self.source)
 
-    def _require(self, key_id: str) -> None:
+    def _check_named(self, key_id: str) -> None:
         if key_id not in self.keys:
             raise InvalidArgument(f"no key {quote(key_id)} in the keyring, only {', '.join(sorted(self.keys))}")
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from peloton.errors import InvalidSettings
 from peloton.extras import require_extra
 from peloton.ports import SecretStore
+from services.payloads import CONVERTER
 from services.secrets.encrypted import EncryptedSecrets
 from services.secrets.keyring import KeyringFile
 from services.secrets.vault import VaultSecrets
 from services.secrets.vault_client import KUBERNETES, TOKEN, VaultClient, VaultSettings
 from services.setting_groups.secrets import SecretsSettings
 from services.storage.jobs.plain_secrets import PLAIN
+
+if TYPE_CHECKING:
+    from temporalio.converter import DataConverter
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
@@ -24,6 +30,15 @@ def open_keyring(settings: SecretsSettings) -> KeyringFile | None:
         return None
     require_extra("secure", "cryptography", "PELOTON_SECRETS_KEYRING_FILE")
     return KeyringFile(path)
+
+
+def make_converter(settings: SecretsSettings, keyring: KeyringFile | None) -> DataConverter:
+    """Return the converter of Temporal's payloads. With a keyring it decrypts whether or not it encrypts."""
+    if keyring is None:
+        return CONVERTER
+    from services.secrets.payload_codec import make_codec_converter
+
+    return make_codec_converter(keyring, encrypts=settings.temporal_encryption)
 
 
 def make_store(settings: SecretsSettings, keyring: KeyringFile | None) -> SecretStore:

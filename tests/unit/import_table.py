@@ -209,6 +209,7 @@ MAY: dict[str, May] = {
     "services.wakers": _WAKES,
     "services.temporal_watch": May(
         (
+            "peloton.errors",
             "peloton.lifecycle",
             "peloton.model",
             "services.failed_workflows",
