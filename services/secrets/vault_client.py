@@ -105,7 +105,7 @@ class VaultClient:
     def _accept(self, answer: Answer, path: str) -> Answer:
         if answer.status >= 300:
             errors = answer.body.get("errors")
-            said = "; ".join(map(str, errors)) if isinstance(errors, list) else ""
+            said = " ".join("; ".join(map(str, errors)).split()) if isinstance(errors, list) else ""
             raise Unavailable(f"{self} answered {answer.status} for {path}: {shorten(said, 300) or 'no reason given'}")
         return answer
 
