@@ -14,7 +14,7 @@ import re
 import secrets
 import sqlite3
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -25,8 +25,9 @@ import zstandard
 from click.testing import CliRunner
 
 from cli.main import peloton
+from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0.job import job_pb2
-from peloton.api.v0.peloton_pb2 import Secret
+from peloton.api.v0.peloton_pb2 import JobID, Secret
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2 as v1
 from peloton.model.ids import JobId, job_workflow_id
@@ -119,7 +120,7 @@ def cli(cluster: Cluster, *words: str, code: int = 0) -> bytes:
     return result.output.encode()
 
 
-def gateway(cluster: Cluster, method: str, body: dict[str, object]) -> bytes:
+def gateway(cluster: Cluster, method: str, body: Mapping[str, object]) -> bytes:
     with closing(http.client.HTTPConnection(cluster.local.web_url.removeprefix("http://"), timeout=60)) as connection:
         connection.request("POST", f"/api/{method}", json.dumps(body), {"Content-Type": "application/json"})
         return connection.getresponse().read()
@@ -159,10 +160,10 @@ def rotate_a_batch_job(cluster: Cluster, pool: str, place: str, old: Secret, new
     job = cluster.submit(pool, secrets=[old], instanceCount=1, defaultConfig=waiting)
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 1}, "its pod")
     config = job_config(pool, instanceCount=1, defaultConfig=waiting)
-    answer = cluster.client.jobs.Update(job_pb2.UpdateRequest(id={"value": job}, config=config, secrets=[new]))
+    answer = cluster.client.jobs.Update(job_pb2.UpdateRequest(id=JobID(value=job), config=config, secrets=[new]))
     assert "changed 1 secrets" == answer.message
     seen.append(str(answer).encode())
-    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
+    cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=JobID(value=job)))
     assert "KILLED" == cluster.finish(job)
 
 
@@ -170,9 +171,11 @@ def send_refused(cluster: Cluster, pool: str, canaries: Canaries) -> Iterator[by
     """Requests that fail validation for the secret, or for something else."""
     config, word = job_config(pool, instanceCount=1, defaultConfig=shell("true")), canaries.one()
     in_volume = job_config(pool, instanceCount=1, defaultConfig=shell("true"))
-    in_volume.defaultConfig.container.type = 2
-    in_volume.defaultConfig.container.volumes.add(container_path=PATH, mode=2).source.type = 3
-    in_volume.defaultConfig.container.volumes[0].source.secret.value.data = word
+    in_volume.defaultConfig.container.type = mesos_pb2.ContainerInfo.MESOS
+    volume = in_volume.defaultConfig.container.volumes.add(container_path=PATH, mode=mesos_pb2.Volume.RO)
+    volume.source.type = mesos_pb2.Volume.Source.SECRET
+    volume.source.secret.type = mesos_pb2.Secret.VALUE
+    volume.source.secret.value.data = word
     nowhere = job_config("no pool", instanceCount=1, defaultConfig=shell("true"))
     for given, sent in (
         (config, [Secret(path=PATH, value=Secret.Value(data=word))]),  # not in base64
@@ -235,7 +238,7 @@ def bound_to_v1(place: str) -> dict[str, object]:
 def read_everything(cluster: Cluster, jobs: list[str]) -> Iterator[bytes]:
     """Answers, pages and their live data."""
     for job in jobs:
-        yield str(cluster.client.jobs.Get(job_pb2.GetRequest(id={"value": job}))).encode()
+        yield str(cluster.client.jobs.Get(job_pb2.GetRequest(id=JobID(value=job)))).encode()
         yield gateway(cluster, "peloton.api.job.JobManager/Get", {"id": {"value": job}})
         yield str(cluster.tasks(job)).encode()
     with closing(http.client.HTTPConnection(cluster.local.web_url.removeprefix("http://"), timeout=60)) as connection:
