@@ -16,6 +16,7 @@ from cli.pools import number
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from cli.wire import v0
+from peloton.model.text import escape
 
 HOURS = {"cpu": "core-hours", "memory": "memory GiB-hours", "disk": "disk GiB-hours", "gpu": "GPU-hours"}
 HEADS = ("Pool", "Owner", "Day", "Kind", "Used", "Guaranteed", "Borrowed", "Lent")
@@ -60,12 +61,18 @@ def usage(
     if is_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(head.lower() for head in HEADS)
-        writer.writerows(rows(chosen, str, is_by_owner))
+        writer.writerows((*map(as_csv_text, row[:4]), *row[4:]) for row in rows(chosen, str, is_by_owner))
     elif not print_for_programs(settings, answer, dict.fromkeys(one.owner or one.path for one in chosen)):
         if not chosen:
             echo(f"No usage of {path} was recorded in that time: the leading resource manager does it once a minute")
             return
         print_table(TABLE, rows(chosen, number, is_by_owner), settings.output == "wide")
+
+
+def as_csv_text(text: str) -> str:
+    """Return a text that a spreadsheet does not take for a formula, and a terminal shows."""
+    shown = escape(text)
+    return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
 
 
 def rows(

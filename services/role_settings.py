@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
 from peloton.errors import InvalidArgument, InvalidSettings
+from peloton.files import read_text_file
 from services.setting_groups.transport import REQUIRED
 from services.setting_rules import PREFIX, ROLES
 from services.settings import DEFAULT, Found, Settings, find
@@ -135,9 +136,8 @@ def read_zookeeper(settings: Settings) -> Access | None:
 
 def _read_digest(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            digest = file.read(DIGEST_CHARS_MAX + 1).rstrip("\r\n")
-    except (OSError, ValueError) as error:
+        digest = read_text_file(path, "file").rstrip("\r\n")
+    except (OSError, InvalidArgument) as error:
         raise InvalidSettings(f"{PREFIX}ZOOKEEPER_AUTH_FILE: {error}") from error
     if not re.fullmatch(r"[^:\s]+:\S+", digest) or len(digest) > DIGEST_CHARS_MAX:
         raise InvalidSettings(

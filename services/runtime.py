@@ -161,11 +161,6 @@ async def _run_roles(
             metrics_address=sdk_metrics_address(settings),
             converter=make_converter(settings, keyring),
         )
-        policies = Policies(
-            pod_placement_s=settings.pod_placement_timeout_s,
-            gang_placement_s=settings.gang_placement_timeout_s,
-            gang_launch_s=settings.gang_launch_timeout_s,
-        )
         shared = Shared(
             settings,
             storage,
@@ -174,7 +169,7 @@ async def _run_roles(
             identity=identity,
             channels=channels,
             health=health,
-            policies=policies,
+            policies=_policies_of(settings),
             zookeeper=zookeeper,
         )
         probe = partial(storage.leases.leader, "resmgr", 0.0)
@@ -194,6 +189,14 @@ def _join_zookeeper(access: Access, session_s: float) -> ZooKeeper:
     from services.election.zookeeper import ZooKeeper
 
     return ZooKeeper(access, session_s)
+
+
+def _policies_of(settings: Settings) -> Policies:
+    return Policies(
+        pod_placement_s=settings.pod_placement_timeout_s,
+        gang_placement_s=settings.gang_placement_timeout_s,
+        gang_launch_s=settings.gang_launch_timeout_s,
+    )
 
 
 def _collect_garbage() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peloton.errors import InvalidArgument
+from peloton.files import read_file
 
 Say = Callable[[str, bool], None]
 """Takes a sentence about changed files, and whether it is of a fault."""
@@ -122,10 +123,6 @@ def _content(path: str) -> bytes:
     if not path:
         return b""
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
+        return read_file(path, "TLS file", FILE_BYTES_MAX)
     except OSError as error:
         raise InvalidArgument(f"TLS file {path}: cannot be read: {error.strerror}") from None
-    if len(content) > FILE_BYTES_MAX:
-        raise InvalidArgument(f"TLS file {path}: more than {FILE_BYTES_MAX:,} bytes")
-    return content

@@ -240,7 +240,7 @@ class MessageReader:
 
     def read_scalar(self, node: yaml.Node, field: Field, where: str) -> Any:
         if field.type == FieldDescriptor.TYPE_BYTES:
-            return self.read_bytes(node, field, where)
+            return self.read_data(node, field, where)
         if not isinstance(node, yaml.ScalarNode) or is_null(node):
             raise self.make_error(node, where, type_name(field))
         tag = node.tag.removeprefix(TAG)
@@ -278,7 +278,7 @@ class MessageReader:
         hint = suggest(node.value, enum.values_by_name) or f", expected {enum_choices(enum)}"
         raise self.fail(node, where, f"unknown {enum.name} {quote(node.value)}{hint}")
 
-    def read_bytes(self, node: yaml.Node, field: Field, where: str) -> bytes:
+    def read_data(self, node: yaml.Node, field: Field, where: str) -> bytes:
         """Read text, base64 after ``!!binary``, or a list of numbers."""
         if isinstance(node, yaml.SequenceNode):
             numbers = [parse_number(item) for item in self.items(node, field, where)]

@@ -15,6 +15,7 @@ from pathlib import Path
 from peloton.api.channels import PlainChannels, TlsChannels
 from peloton.api.tls_files import ReloadingFiles, TlsPaths
 from peloton.errors import InvalidArgument
+from peloton.files import read_file
 
 PREFIX = "PELOTON_API_"
 CLUSTER_FILE_BYTES_MAX = 64 << 10
@@ -42,8 +43,7 @@ def find_tls(address: str, environment: Mapping[str, str] = os.environ) -> Tls |
         return None
     path = cluster_file(address.partition(",")[0].strip(), environment)
     try:
-        with path.open("rb") as file:
-            content = file.read(CLUSTER_FILE_BYTES_MAX + 1)
+        content = read_file(path, "file of a cluster", CLUSTER_FILE_BYTES_MAX)
     except (FileNotFoundError, NotADirectoryError, PermissionError):  # or the home of another user
         return None
     except OSError as error:
@@ -54,10 +54,8 @@ def find_tls(address: str, environment: Mapping[str, str] = os.environ) -> Tls |
 def _read_cluster(path: Path, content: bytes) -> Tls:
     known = {field.name for field in fields(Tls)}
     try:
-        if len(content) > CLUSTER_FILE_BYTES_MAX:
-            raise ValueError(f"more than {CLUSTER_FILE_BYTES_MAX:,} bytes")
         given = tomllib.loads(content.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{path}: the file of a cluster is not TOML: {error}") from None
     return Tls(**{name: str(value) for name, value in given.items() if name in known})
 

@@ -6,10 +6,10 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Generic, TypeVar
 
-from peloton.errors import InvalidSettings
+from peloton.errors import InvalidArgument, InvalidSettings
+from peloton.files import read_file
 
 log = logging.getLogger(__name__)
 
@@ -71,11 +71,10 @@ class WatchedFile(Generic[T]):
 
 def read_bounded(path: str, bytes_max: int = FILE_BYTES_MAX) -> str:
     """Return the text of a file. Raises OSError, and ValueError for one that is too large or not UTF-8."""
-    with Path(path).open("rb") as file:
-        raw = file.read(bytes_max + 1)
-    if len(raw) > bytes_max:
-        raise ValueError(f"the file has more than {bytes_max:,} bytes")
-    return raw.decode("utf-8")
+    try:
+        return read_file(path, "the file", bytes_max).decode("utf-8")
+    except InvalidArgument as error:
+        raise ValueError(error.message) from None
 
 
 def describe(error: Exception) -> str:

@@ -15,6 +15,8 @@ from services.telemetry.log_context import list_fields
 
 RECORD_LINES_MAX = 200
 FIELD_CHARS_MAX = 500
+CONTINUED = "\n  "
+"""The end of a line with the indentation of the next one: a message with line breaks looks like no other record."""
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 QUIET = ("alembic", "temporalio.worker")
 """Loggers whose lines below WARNING are noise."""
@@ -39,7 +41,7 @@ class BoundedLines(logging.Formatter):
         self._formatter = formatter or logging.Formatter()
 
     def format(self, record: logging.LogRecord) -> str:
-        return "\n".join(bound_lines(self._formatter.format(record)))
+        return CONTINUED.join(bound_lines(self._formatter.format(record)))
 
 
 class JsonLines(logging.Formatter):

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from peloton.files import read_file
 from services.tls.peer import spiffe_id_of_role
 
 AUTHORITY_VALID = timedelta(days=3650)
@@ -45,8 +46,8 @@ class LocalAuthority:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (self.ca_file.exists() and self._key_file.exists()):
             self._make()
-        self._certificate = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
-        key = serialization.load_pem_private_key(self._key_file.read_bytes(), password=None)
+        self._certificate = x509.load_pem_x509_certificate(read_file(self.ca_file, "authority"))
+        key = serialization.load_pem_private_key(read_file(self._key_file, "key of the authority"), password=None)
         assert isinstance(key, ec.EllipticCurvePrivateKey), self._key_file
         self._key = key
 

@@ -6,6 +6,7 @@ searches the whole file, and ``.../download`` sends it. Each takes ``file`` and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
@@ -34,6 +35,8 @@ PLACES_MAX = 1_000
 RETRY_AFTER_S = 2.0
 NO_STORE = {"cache-control": "no-store"}
 NEWLINE = b"\n"
+UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+"""Characters that the name of a download does not have: those that headers and file systems do not take."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ class LogParts:
         file = file_of(request)
         await self._files.require(file)
         self._take_turn()
-        name = f"{file.run or file.job_id}-{file.name.replace('/', '-')}.txt"
+        name = UNSAFE.sub("-", f"{file.run or file.job_id}-{file.name}.txt")
         headers = {**NO_STORE, "content-disposition": f'attachment; filename="{name}"'}
         return StreamingResponse(self._whole(file), media_type="application/octet-stream", headers=headers)
 

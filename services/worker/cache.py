@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from peloton.files import read_text_file
+
 CACHED_MIN = 1_000
 """Workflows of each task queue that are kept even when memory is scarce: a signal to an evicted one replays its
 history.
@@ -36,7 +38,7 @@ def memory_allowance_bytes() -> int:
 def _limit_bytes(file: Path) -> int:
     """Return the limit in the file; 0 when the file does not exist or sets no limit."""
     try:
-        text = file.read_text().strip()
+        text = read_text_file(file, "limit of memory").strip()
     except OSError:
         return 0
     return int(text) if text.isdigit() else 0

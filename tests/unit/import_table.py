@@ -80,7 +80,7 @@ MAY: dict[str, May] = {
     "peloton.access": May(("peloton.model",)),
     "peloton.scheduling": May(("peloton.model", "peloton.lifecycle"), ("numpy",)),
     "peloton.hosts": May(("peloton.errors", "peloton.lifecycle", "peloton.model", "peloton.scheduling")),
-    "peloton.client": May(("peloton.api", "peloton.errors", "peloton.model"), ("google", "grpc", "yaml")),
+    "peloton.client": May(("peloton.api", *_READS_FILES, "peloton.model"), ("google", "grpc", "yaml")),
     "peloton.integrations": May(
         ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras", "peloton.model"),
         ("cloudpickle", "google", "grpc"),
@@ -122,7 +122,7 @@ MAY: dict[str, May] = {
     "services.role_settings": May(
         (
             "peloton.api.mesos_access",
-            "peloton.errors",
+            *_READS_FILES,
             "services.hostmgr.kubernetes.settings",
             "services.setting_groups.transport",
             "services.setting_rules",
@@ -144,9 +144,14 @@ MAY: dict[str, May] = {
     ),
     "services.tls": May(
         (
-            *("peloton.api.channels", "peloton.api.tls_files", "peloton.errors", "peloton.extras"),
+            "peloton.api.channels",
+            "peloton.api.tls_files",
+            "peloton.extras",
             "services.access.role_token",
-            *("services.setting_groups", "services.setting_rules", "services.settings"),
+            "services.setting_groups",
+            "services.setting_rules",
+            "services.settings",
+            *_READS_FILES,
         ),
         ("cryptography", "grpc"),
     ),
@@ -272,7 +277,7 @@ MAY: dict[str, May] = {
         ("opentelemetry", "alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard"),
     ),
     "services.access": May(
-        ("peloton.access", "peloton.api", "peloton.errors", "peloton.model", "services.grpc_handlers"),
+        ("peloton.access", "peloton.api", *_READS_FILES, "peloton.model", "services.grpc_handlers"),
         ("google", "yaml"),
     ),
     "services.access.role_token": May(
@@ -352,6 +357,7 @@ MAY: dict[str, May] = {
     "services.worker": May(
         (
             *_MEASURES,
+            "peloton.files",
             "peloton.lifecycle",
             "peloton.model",
             "peloton.ports",
@@ -374,7 +380,9 @@ MAY: dict[str, May] = {
     "services.lab.shared.http": May((), ("httptools", "websockets")),
     "services.lab.kubernetes": May(("services.lab.shared",), ("click", "orjson", "yaml")),
     "services.lab.mesos": May(("services.lab.shared",), ("click", "orjson")),
-    "services.lab.mesos.http": May(("services.lab.shared.files", "services.lab.shared.http"), ("orjson",)),
+    "services.lab.mesos.http": May(
+        ("services.lab.shared.files", "services.lab.shared.http", "services.lab.shared.bounded_file"), ("orjson",)
+    ),
     "services.lab.mesos.master": May((*_MINICLUSTER, "services.lab.shared"), ("orjson",)),
     "services.lab.mesos.agents": May((*_MINICLUSTER, "services.lab.shared", "services.lab.mesos.master"), ("orjson",)),
     "services.lab.mesos.api": May(

@@ -26,13 +26,13 @@ def test_a_long_line_is_cut_and_says_how_long_it_was() -> None:
 
 
 def test_a_record_has_bounded_lines_and_so_many() -> None:
-    """The lines of a trace are kept."""
+    """The lines of a trace are kept, and indented: a message with line breaks looks like no other record."""
     record = logging.makeLogRecord({"msg": "one\0\n" + "two\n" * RECORD_LINES_MAX})
 
     lines = BoundedLines(logging.Formatter("%(message)s")).format(record).split("\n")
 
-    assert ["one\\x00", "two"] == lines[:2]
-    assert (RECORD_LINES_MAX + 1, f"... ({RECORD_LINES_MAX + 2} lines)") == (len(lines), lines[-1])
+    assert ["one\\x00", "  two"] == lines[:2]
+    assert (RECORD_LINES_MAX + 1, f"  ... ({RECORD_LINES_MAX + 2} lines)") == (len(lines), lines[-1])
 
 
 def relay_lines(script: str, log_path: Path, last: str) -> list[str]:

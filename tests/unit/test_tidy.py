@@ -47,6 +47,7 @@ from tests.unit.tidy import (
     tree_of,
     walk,
 )
+from tests.unit.tidy_files import ALLOWED, find_unbounded_reads, name_of_read
 from tests.unit.tidy_pods import POD_ACTORS, POD_WRITES, events_caused, pod_write_faults
 from tests.unit.tidy_words import (
     BUDGETS,
@@ -228,6 +229,24 @@ def test_no_module_is_called_after_nothing() -> None:
 def test_the_inside_has_no_clock() -> None:
     """Time, chance and environment reach the inside and the workflows as arguments only."""
     none([fault for path in python_files(*BANNED_CALLS_IN) for fault in find_banned_calls(path, tree_of(path))])
+
+
+def test_files_are_read_with_a_bound() -> None:
+    """A file of a user may be a device, a pipe or a folder: one module reads them, and each exception is used."""
+    paths = python_files(*PACKAGES)
+    none([fault for path in paths for fault in find_unbounded_reads(path, tree_of(path))])
+    calls = [(path, node) for path in paths for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    assert set(ALLOWED) <= {(path.as_posix(), name_of_read(call)) for path, call in calls}
+
+
+def test_the_rule_about_files_notices() -> None:
+    """Each way to read a whole file is found, and none to write one."""
+    reads = "open(p)", "open(p, 'rb')", "p.open('r')", "p.read_text()", "json.load(f)", "create(cafile=p)"
+    writes = "open(p, 'w')", "p.open('ab')", "store.open(name)", "load_verify_locations(cadata=x)", "json.loads(x)"
+    path = Path("cli/x.py")
+
+    assert 6 == sum(len(list(find_unbounded_reads(path, ast.parse(text)))) for text in reads)
+    assert [] == [fault for text in writes for fault in find_unbounded_reads(path, ast.parse(text))]
 
 
 def test_the_host_manager_knows_no_cluster() -> None:

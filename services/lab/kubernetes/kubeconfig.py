@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from services.lab.shared.files import read_text
+from services.lab.shared.bounded_file import read_bounded
 
 NAME = "peloton-emulated"
 TOKEN_BYTES = 24
@@ -19,8 +19,8 @@ def read_or_make_token(path: Path) -> str:
     one.
     """
     try:
-        found = yaml.safe_load(read_text(path))["users"][0]["user"]["token"]
-    except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError):
+        found = yaml.safe_load(read_bounded(path))["users"][0]["user"]["token"]
+    except (OSError, ValueError, yaml.YAMLError, KeyError, IndexError, TypeError):
         return secrets.token_urlsafe(TOKEN_BYTES)
     return str(found)
 

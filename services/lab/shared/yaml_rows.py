@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from services.lab.shared.files import read_text
+from services.lab.shared.bounded_file import read_bounded
 
 PORT_MAX = 65535
 T = TypeVar("T")
@@ -20,11 +20,13 @@ class FileFault(ValueError):
 
 def read_yaml(path: Path) -> object:
     try:
-        return yaml.safe_load(read_text(path))
-    except OSError as error:
-        raise FileFault(f"{path}: cannot be read: {error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return yaml.safe_load(read_bounded(path))
+    except yaml.YAMLError as error:
         raise FileFault(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise FileFault(f"{path}: not valid YAML: too deep") from None
+    except (OSError, ValueError) as error:
+        raise FileFault(f"{path}: cannot be read: {error}") from error
 
 
 class Row:

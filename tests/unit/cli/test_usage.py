@@ -53,6 +53,18 @@ def test_hours_of_owners_as_csv(run: Run, api: FakeApi) -> None:
     assert (["/"], ["alice"], True) == (request.paths, request.owners, request.daily)
 
 
+def test_a_hostile_owner_is_no_formula(run: Run, api: FakeApi) -> None:
+    """Spreadsheets calculate cells that begin with such a character; escape sequences are shown."""
+    owners = ["=cmd()", "+1", "-1", "@SUM(A1)", "a\x1b[31m,\u202e"]
+    hours = ANSWER.owners[0].hours
+    api.answers[METHOD] = [pb.GetUsageResponse(owners=[pb.Usage(path="/p", owner=one, hours=hours) for one in owners])]
+
+    lines = run("usage --by owner --csv").stdout.splitlines()[1:]
+
+    expected = ["'=cmd()", "'+1", "'-1", "'@SUM(A1)", r'"a\x1b[31m,\u202e"']
+    assert expected == [line.removeprefix("/p,").partition(",all,")[0] for line in lines]
+
+
 def test_usage_for_programs(run: Run, api: FakeApi) -> None:
     """JSON is the answer, names are owners or pools, and a time without records is said in a sentence."""
     api.answers[METHOD] = [ANSWER, ANSWER, pb.GetUsageResponse()]

@@ -179,6 +179,17 @@ def test_a_file_is_downloaded_as_it_is(client: TestClient, pods: Pods) -> None:
     assert f'attachment; filename="{RUN}-stdout.txt"' == answer.headers["content-disposition"]
 
 
+def test_a_hostile_name_is_no_part_of_a_header(client: TestClient, pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers and pods name files; what a header does not take is replaced."""
+    monkeypatch.setattr(LogFiles, "require", lambda *_: asyncio.sleep(0))
+    query = {"file": "\u4e2d\u6587.log", "run": 'x"; filename="evil.exe\r\nset-cookie: a=b'}
+    answer = client.get(f"/logs/{JOB}/0/download", params=query)
+
+    name = "x---filename--evil.exe--set-cookie--a-b---.log.txt"
+    assert f'attachment; filename="{name}"' == answer.headers["content-disposition"]
+    assert "set-cookie" not in answer.headers
+
+
 def test_no_more_files_are_read_at_a_time_than_may_be(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search or download that has ended does not count towards the bound."""
     client.get(f"/logs/{JOB}/0/download")

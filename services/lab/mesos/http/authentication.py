@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 
-from services.lab.shared.files import read_text
+from services.lab.shared.bounded_file import read_bounded
 from services.lab.shared.http.server import TEXT, Request, Response
 
 SCHEDULER, READWRITE, AGENT = "mesos-master-scheduler", "mesos-master-readwrite", "mesos-agent-readonly"
@@ -83,7 +83,7 @@ def tls_context(cert: Path, ca: Path | None = None) -> ssl.SSLContext:
 def load_credentials(path: Path) -> dict[str, str]:
     """Read principal -> secret. Raises ValueError naming the file."""
     try:
-        rows = json.loads(read_text(path))["credentials"]
+        rows = json.loads(read_bounded(path))["credentials"]
         return {str(row["principal"]): str(row["secret"]) for row in rows}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f'{path}: want {{"credentials": [{{"principal": ..., "secret": ...}}]}}: {error!r}') from None
