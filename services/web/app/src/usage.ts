@@ -1,5 +1,6 @@
 // Used hours of pools and owners, as HistoryService.GetUsage answers, and the table and the file made of them.
 import type { Kind } from "./format";
+import { visible } from "./visible";
 
 export const HISTORY = "peloton.api.v0.history.HistoryService";
 export const UNITS: Record<Kind, string> = { cpu: "core-hours", memory: "memory GiB-hours", disk: "disk GiB-hours", gpu: "GPU-hours" };
@@ -53,6 +54,7 @@ export function csvOf(rows: UsageRow[]): string {
 }
 
 function quoted(value: string | number): string {
-  const text = String(value);
+  // A spreadsheet takes a text that begins so for a formula.
+  const text = typeof value === "string" ? visible(value).replace(/^[=+@-]/, "'$&") : String(value);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -1,1 +1,0 @@
-import{H as e,p as t}from"./index-MralZvWj.js";var n=e({temporalUi:``,temporalNamespace:``,viewer:``,mayChange:!1});t(`/settings.json`).then(e=>n.value=e,()=>void 0);export{n as t};

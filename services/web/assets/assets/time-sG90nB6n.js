@@ -1,1 +1,0 @@
-import{M as e,W as t,j as n,q as r,x as i,y as a}from"./index-MralZvWj.js";var o=1e4;function s({at:s,isToCome:c}){let[,l]=r(0);return t(()=>{let e=setInterval(()=>l(e=>e+1),o);return()=>clearInterval(e)},[]),s?a(`time`,{dateTime:s,title:n(s),children:c?e(s):i(s)}):a(`span`,{class:`quiet`,children:`–`})}export{s as t};
