@@ -380,9 +380,7 @@ MAY: dict[str, May] = {
     "services.lab.shared.http": May((), ("httptools", "websockets")),
     "services.lab.kubernetes": May(("services.lab.shared",), ("click", "orjson", "yaml")),
     "services.lab.mesos": May(("services.lab.shared",), ("click", "orjson")),
-    "services.lab.mesos.http": May(
-        ("services.lab.shared.files", "services.lab.shared.http", "services.lab.shared.bounded_file"), ("orjson",)
-    ),
+    "services.lab.mesos.http": May(("services.lab.shared.http", "services.lab.shared.bounded_file"), ("orjson",)),
     "services.lab.mesos.master": May((*_MINICLUSTER, "services.lab.shared"), ("orjson",)),
     "services.lab.mesos.agents": May((*_MINICLUSTER, "services.lab.shared", "services.lab.mesos.master"), ("orjson",)),
     "services.lab.mesos.api": May(
