@@ -150,6 +150,7 @@ def check_clusters(context: click.Context, parameter: click.Parameter, names: tu
 @click.option(
     "--secure", is_flag=True, help="Speak TLS, with certificates of an authority in the data folder; commands find it."
 )
+@click.option("--metrics", is_flag=True, help="Give each role a port with its metrics for Prometheus, and print them.")
 @click.option("--no-web", is_flag=True, help="Serve no web pages.")
 @click.option("--no-aurora", is_flag=True, help="Serve no Aurora API.")
 def up(**options: Any) -> None:
@@ -231,6 +232,9 @@ async def _run(settings: object) -> None:
             if cluster.kubernetes is not None:
                 config = shlex.quote(str(cluster.kubernetes.kubeconfig))
                 report("up", f"Kubernetes: kubectl --kubeconfig {config} get pods --all-namespaces --watch")
+            if ports := cluster.metrics_ports:
+                shown = ", ".join(f"{name} {port}" for name, port in ports.items())
+                report("up", f"metrics at http://127.0.0.1:PORT/metrics: {shown}")
             report("up", 'try in another terminal: peloton host query; "peloton local status"; Ctrl-C here stops all')
             await stop.wait()
     finally:

@@ -71,7 +71,7 @@ def _end_with_the_lease(holding: asyncio.Task[None]) -> None:
 
 def end_process(why: str) -> None:
     """End this process at once, from any thread."""
-    log.error("%s; exiting", why)
+    log.warning("%s; exiting", why)
     logging.shutdown()
     os._exit(1)
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peloton.errors import PelotonError
+from peloton.errors import PelotonError, Unavailable
 from peloton.extras import require_extra
 from peloton.lifecycle.backoff import Backoff
 from services import role_settings, temporal_connection
@@ -101,7 +101,8 @@ def run(roles: Sequence[str], upgrade: bool = False, config: str = "") -> None:
     except* PelotonError as group:
         failed = True
         for error in group.exceptions:
-            log.error("%s", error)
+            # Another process leads, or a dependency does not answer: the supervisor starts this one again.
+            log.log(logging.WARNING if isinstance(error, Unavailable) else logging.ERROR, "%s", error)
     if failed:
         sys.exit(1)
 

@@ -44,7 +44,7 @@ async def register_search_attributes(client: Client) -> None:
     except RPCError as error:
         if error.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
             raise
-        log.warning(
+        log.error(
             "search attributes %s are missing and could not be added: add them as keywords (%s)",
             ", ".join(sorted(missing)),
             error,

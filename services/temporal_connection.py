@@ -6,6 +6,7 @@ secured cluster or Temporal Cloud needs no settings of Peloton, which may only s
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
@@ -30,11 +31,19 @@ from temporalio.client import (
 )
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
-from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    PrometheusConfig,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.errors import InvalidArgument, InvalidSettings
 from services.payloads import CONVERTER
+from services.telemetry.logs import SDK_LOGGER
 from services.telemetry.metrics import counter, histogram, timing
 
 CAUSE: ContextVar[str] = ContextVar("cause", default="")
@@ -44,6 +53,10 @@ HEARTBEAT = timedelta(seconds=2)
 DEFAULT_ADDRESS, DEFAULT_NAMESPACE = "localhost:7233", "default"
 _ANSWERS = {RPCStatusCode.NOT_FOUND, RPCStatusCode.ALREADY_EXISTS}
 _DURATIONS, _ERRORS = histogram("peloton.temporal.duration"), counter("peloton.temporal.errors")
+_SDK_LOGS = LoggingConfig(
+    TelemetryFilter(core_level="WARN", other_level="ERROR"),
+    LogForwardingConfig(logging.getLogger(SDK_LOGGER), append_target_to_name=False),
+)
 VARIABLES, CONFIG_FILE = "TEMPORAL_", "TEMPORAL_CONFIG_FILE"
 
 
@@ -69,7 +82,8 @@ def _runtime(metrics_address: str) -> Runtime:
     """Raises InvalidSettings when the address of the SDK's own metrics cannot be bound."""
     exported = PrometheusConfig(metrics_address, durations_as_seconds=True) if metrics_address else None
     try:
-        return Runtime(telemetry=TelemetryConfig(metrics=exported), worker_heartbeat_interval=HEARTBEAT)
+        telemetry = TelemetryConfig(metrics=exported, logging=_SDK_LOGS)
+        return Runtime(telemetry=telemetry, worker_heartbeat_interval=HEARTBEAT)
     except (RuntimeError, ValueError) as error:
         raise InvalidSettings(f"metrics of Temporal's SDK: cannot listen on {metrics_address}: {error}") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ FIELD_CHARS_MAX = 500
 CONTINUED = "\n  "
 """The end of a line with the indentation of the next one: a message with line breaks looks like no other record."""
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+SDK_LOGGER = "temporalio.core"
+"""Logger of the part of Temporal's SDK that is not Python. It repeats every call that it reports as an error."""
 QUIET = ("alembic", "temporalio.worker")
 """Loggers whose lines below WARNING are noise."""
 
@@ -31,6 +34,8 @@ def configure_logs(level: str, form: str, own: Mapping[str, str]) -> None:
         handler.setFormatter(JsonLines(own) if form == "json" else BoundedLines(lines))
     for noisy in QUIET:
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger(SDK_LOGGER).addFilter(lower_to_warning)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its failures reach callers as statuses
 
 
 class BoundedLines(logging.Formatter):
@@ -74,10 +79,20 @@ def bound_lines(text: str) -> list[str]:
 
 
 def without_expected_traces(record: logging.LogRecord) -> bool:
-    """Remove the stack trace of an expected error, whose message is complete. Keeps every record."""
+    """Remove the stack trace of an expected error, whose message is complete, and lower its level to WARNING: the
+    caller repeats the call. Keeps every record.
+    """
     error = record.exc_info[1] if record.exc_info else None
     is_expected = isinstance(error, PelotonError) or getattr(error, "type", None) in ERRORS
     if is_expected:
         record.msg, record.args = f"{record.getMessage()}: {error}", ()
         record.exc_info = record.exc_text = None
+        lower_to_warning(record)
+    return True
+
+
+def lower_to_warning(record: logging.LogRecord) -> bool:
+    """Lower the level of a record to WARNING. Keeps every record."""
+    if record.levelno > logging.WARNING:
+        record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
     return True

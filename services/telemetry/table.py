@@ -157,15 +157,17 @@ ROWS: tuple[Row, ...] = (
     _counter("peloton.grpc.calls", "{call}", "api resmgr hostmgr", "calls that were served", "method", "code"),
     _histogram("peloton.grpc.duration", "api resmgr hostmgr", "duration of unary calls", CALL_S, "method"),
     _histogram("peloton.grpc.request_size", "api resmgr", "size of requests", SIZES, unit="By"),
-    _counter("peloton.grpc.peer_calls", "{call}", SERVERS, "calls of other roles", "peer", "code"),
-    _histogram("peloton.grpc.peer_duration", SERVERS, "duration of calls of other roles", CALL_S, "peer"),
+    _counter("peloton.grpc.peer_calls", "{call}", "worker resmgr hostmgr", "calls of other roles", "peer", "code"),
+    _histogram(
+        "peloton.grpc.peer_duration", "worker resmgr hostmgr", "duration of calls of other roles", CALL_S, "peer"
+    ),
     # Stores.
     _histogram("peloton.db.duration", SERVERS, "duration of transactions", FAST_S, "database", "work"),
     _counter("peloton.db.errors", "{transaction}", SERVERS, "transactions that failed", "database", "error"),
     _counter("peloton.db.retries", "{transaction}", SERVERS, "transactions repeated after a conflict", "database"),
     _gauge("peloton.db.connections", "{connection}", SERVERS, "connections of the pool in use", "database"),
-    _histogram("peloton.temporal.duration", SERVERS, "duration of calls of Temporal", CALL_S, "call"),
-    _counter("peloton.temporal.errors", "{call}", SERVERS, "calls of Temporal that failed", "call"),
+    _histogram("peloton.temporal.duration", WAKERS, "duration of calls of Temporal", CALL_S, "call"),
+    _counter("peloton.temporal.errors", "{call}", WAKERS, "calls of Temporal that failed", "call"),
     _histogram("peloton.activity.duration", "worker", "duration of activities", CALL_S, "activity", "outcome"),
     _gauge("peloton.wakeups.waiting", "{signal}", WAKERS, "signals that wait to be sent", "waker", "rank"),
     _counter("peloton.wakeups.failed", "{signal}", WAKERS, "signals that Temporal did not take, repeated later"),

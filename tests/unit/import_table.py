@@ -264,7 +264,9 @@ MAY: dict[str, May] = {
         ("google", "temporalio"),
     ),
     "services.worker_admin": May(("peloton.errors", "peloton.lifecycle", "services.worker_fleet"), ("temporalio",)),
-    "services.temporal_connection": May((*_MEASURES, "peloton.errors", "services.payloads"), ("temporalio",)),
+    "services.temporal_connection": May(
+        (*_MEASURES, "peloton.errors", "services.payloads", "services.telemetry.logs"), ("temporalio",)
+    ),
     "services.secrets": May(
         (
             *("peloton.errors", "peloton.extras", "peloton.files", "peloton.model", "peloton.ports"),

@@ -99,7 +99,9 @@ class Publisher:
 
     async def _publish_all(self) -> None:
         """Publish the present state of all pods, at the position of before: it is complete only after all of them."""
-        log.error("changes of pods after revision %d are kept no more: the present states are published", self._read_to)
+        log.warning(
+            "changes of pods after revision %d are kept no more: the present states are published", self._read_to
+        )
         async with aclosing(self._feed.list_pods()) as lists:
             async for pods in lists:
                 await self._put(Changes(self._read_to, pods))
@@ -142,7 +144,7 @@ class Publisher:
                     return
                 why = f"status {status}" if status else "the lease has expired"
             except Refusal as error:
-                log.error("pod %s has no event, its job was not made by the bridge: %s", pod.pod_name.value, error)
+                log.warning("pod %s has no event, its job was not made by the bridge: %s", pod.pod_name.value, error)
                 return
             except (OSError, grpc.aio.AioRpcError) as error:
                 why = str(error) or type(error).__name__

@@ -136,7 +136,7 @@ class _Stream(Response):
             try:
                 parts += [b"event: task\ndata: " + encode_event(pod, task) + b"\n"] if task is not None else []
             except Refusal as error:
-                log.error("pod %s has no event: %s", pod.pod_name.value, error)
+                log.warning("pod %s has no event: %s", pod.pod_name.value, error)
         return b"".join(b"id: %d\n%b\n" % (change.revision, part) for part in parts or [b""])
 
 

@@ -192,7 +192,8 @@ class MesosDriver(Callbacks):
         self._inverse_offers.record(offers)
 
     def error(self, driver: Subscription, message: str) -> None:
-        log.error("Mesos rejected the framework: %s", message)
+        is_replaced = message in (REMOVED, SUPERSEDED)
+        log.log(logging.WARNING if is_replaced else logging.ERROR, "Mesos rejected the framework: %s", message)
         if message == REMOVED:
             # Its pods ended with it: a new framework follows, and reconciliation finds the lost pods.
             driver.forget_framework()

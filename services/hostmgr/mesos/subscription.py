@@ -35,6 +35,7 @@ if threading.current_thread() is threading.main_thread():
 
 log = logging.getLogger(__name__)
 
+STOPPED = "stopped"
 MISSED_HEARTBEATS_MAX = 5
 POLL_EVERY_S = 0.5
 """Seconds between checks for a stop, and for missing heartbeats."""
@@ -131,7 +132,7 @@ class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
                     self._step_back()
         finally:
             if stream is not None:
-                self._drop(stream, selector, "stopped")
+                self._drop(stream, selector, STOPPED)
             selector.close()
             self._close_pipe()
             with self._lock:
@@ -194,7 +195,7 @@ class Subscription(MesosSchedulerDriver):  # type: ignore[misc]
         return "" if is_open else "closed by the master"
 
     def _drop(self, stream: EventStream, selector: selectors.BaseSelector, why: str) -> None:
-        log.warning("Mesos event stream lost: %s", why)
+        log.log(logging.INFO if why == STOPPED else logging.WARNING, "Mesos event stream lost: %s", why)
         selector.unregister(stream.sock)
         stream.close()
         self.stream_id = None

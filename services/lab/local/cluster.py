@@ -28,6 +28,7 @@ from services.lab.local.roles import BRIDGE, ROLES, WEB, is_role, role_of, sever
 from services.lab.local.secure import POD_VARIABLES, LocalTls, announce, opens_of
 from services.lab.local.temporal_server import (
     answers,
+    is_passing_error,
     is_reachable,
     server_command,
     starts_workflows,
@@ -35,6 +36,7 @@ from services.lab.local.temporal_server import (
 )
 from services.settings import list_given, load
 
+TEMPORAL = "temporal"
 READY_TIMEOUT_S = 120.0
 TEMPORAL_UI_PORT = 8233
 WEB_PORT = 5398
@@ -43,6 +45,7 @@ AGENT_TIMEOUT_S = 5.0
 PREFETCH_URL = "PELOTON_PREFETCH_URL"
 HEALTH_FILE = "PELOTON_HEALTH_FILE"
 PODS_API = "PELOTON_PODS_API"
+METRICS_PORT, SDK_METRICS_PORT = "PELOTON_METRICS_PORT", "PELOTON_TEMPORAL_METRICS_PORT"
 
 REREGISTER = "PELOTON_AGENT_REREGISTER_TIMEOUT_S"
 QUICKER = {
@@ -103,6 +106,7 @@ class LocalSettings:
     web: bool = False  # whether it serves web pages
     bridge: bool = False  # whether it serves Aurora's API
     secure: bool = False  # whether roles and clients speak TLS, with certificates of an authority of its own
+    metrics: bool = False  # whether each role has a port that Prometheus scrapes
 
 
 class LocalCluster:
@@ -138,6 +142,7 @@ class LocalCluster:
         self.tls: LocalTls | None = None
         self.token = secrets.token_hex(16)  # for `peloton local`
         self.parts: dict[str, Part] = {}
+        self.metrics_ports: dict[str, int] = {}  # by part
         self._hosts_expected = 0
         self._pod_ports = POD_PORTS[0]
         self._lock: IO[str] | None = None
@@ -319,14 +324,16 @@ class LocalCluster:
 
         def add(name: str, argv: Sequence[str], **own: str) -> None:
             log_path = self.data_dir / "logs" / f"{name}.log"
+            report = self._report_server if name == TEMPORAL else self.report
             health_path = self.data_dir / "health" / f"{name}.json" if is_role(name) else None
-            whole = {**environment, **own, **self._tls_environment(name), HEALTH_FILE: str(health_path or "")}
-            self.parts[name] = Part(name, argv, whole, log_path, self.report, health_path)
+            ports = self._take_metrics_ports(name, given) if is_role(name) else {}
+            whole = {**environment, **own, **self._tls_environment(name), **ports, HEALTH_FILE: str(health_path or "")}
+            self.parts[name] = Part(name, argv, whole, log_path, report, health_path)
 
         python = [sys.executable, "-m"]
         if not self.settings.temporal:
             store = self.data_dir / "temporal.db"
-            add("temporal", server_command(self.temporal, self.ui_port, store, self.settings.temporal_config))
+            add(TEMPORAL, server_command(self.temporal, self.ui_port, store, self.settings.temporal_config))
         if self.has_own_mesos:
             add("minicluster", [*python, "services.lab.mesos", *self.minicluster_arguments()])
         counts = {"api": self.settings.apis, "worker": self.settings.workers}
@@ -348,6 +355,22 @@ class LocalCluster:
             add(BRIDGE, [*python, "cli.main", "serve", BRIDGE], **own)
         if self.kubernetes is not None:
             self._describe_kubernetes(self.kubernetes, add)
+
+    def _report_server(self, part: str, line: str) -> None:
+        """Show a line of Temporal's server, unless its file alone should have it."""
+        if not is_passing_error(line):
+            self.report(part, line)
+
+    def _take_metrics_ports(self, role: str, given: Collection[str]) -> dict[str, str]:
+        """Return the ports of the metrics of a role, of which each process needs its own."""
+        if not (self.settings.metrics or METRICS_PORT in given):
+            return {}
+        names = [role, f"{role}, Temporal's SDK"] if role.partition("-")[0] == "worker" else [role]
+        self.metrics_ports |= zip(names, self._taken.some(len(names)), strict=True)
+        return {
+            variable: str(self.metrics_ports[name])
+            for variable, name in zip((METRICS_PORT, SDK_METRICS_PORT), names, strict=False)
+        }
 
     def _describe_kubernetes(self, cluster: LocalKubernetes, add: Callable[..., None]) -> None:
         settings, ports = self.settings, self._ports_of(0)

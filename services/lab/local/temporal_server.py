@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import socket
 import sys
@@ -26,6 +27,9 @@ SEARCH_ATTRIBUTES = tuple(
     f"Peloton{name}" for name in ("Job", "JobName", "Pool", "Owner", "Type", "State", "Update", "Host", "Cluster")
 )
 """The search attributes of ``workflows.attributes``."""
+_PASSING_ERROR = re.compile(
+    r"level=ERROR .*(grpc_code=(Canceled|ResourceExhausted|DeadlineExceeded|Aborted)\b|context canceled)"
+)
 DYNAMIC_CONFIG = (
     "matching.enableFairness=true",
     "matching.numTaskqueueReadPartitions=1",
@@ -49,6 +53,13 @@ def server_command(address: str, ui_port: int, store: Path, more_config: Sequenc
     for value in (*DYNAMIC_CONFIG, *more_config):
         command += ["--dynamic-config-value", value]
     return command
+
+
+def is_passing_error(line: str) -> bool:
+    """Report whether a line of the server's log is an error of one call, which its caller learns of and repeats: calls
+    end that way whenever a client leaves.
+    """
+    return _PASSING_ERROR.search(line) is not None
 
 
 def temporal_binary() -> str:

@@ -10,9 +10,10 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from peloton.errors import Unavailable
+from services.lab.local.temporal_server import is_passing_error
 from services.log_lines import LINE_CHARS_MAX
 from services.telemetry.log_context import about
-from services.telemetry.logs import FIELD_CHARS_MAX, JsonLines, without_expected_traces
+from services.telemetry.logs import FIELD_CHARS_MAX, JsonLines, lower_to_warning, without_expected_traces
 
 
 def record_of(error: Exception) -> logging.LogRecord:
@@ -99,3 +100,32 @@ def test_a_json_line_has_the_trace_of_an_error() -> None:
     line = json_of(record_of(ValueError("bug")))
 
     assert "ValueError: bug" in line["trace"]
+
+
+def test_an_error_that_is_repeated_is_a_warning() -> None:
+    """An expected refusal, and what Temporal's SDK repeats by itself, asks no person to act; a bug does."""
+    refusal, bug = record_of(Unavailable("storage is away")), record_of(ValueError("bug"))
+    of_sdk = logging.makeLogRecord({"levelno": logging.ERROR, "levelname": "ERROR"})
+    refusal.levelno = bug.levelno = logging.ERROR
+
+    for record in (refusal, bug):
+        without_expected_traces(record)
+    lower_to_warning(of_sdk)
+
+    assert [logging.WARNING, logging.ERROR, logging.WARNING] == [one.levelno for one in (refusal, bug, of_sdk)]
+    assert of_sdk.levelname == "WARNING"
+
+
+@pytest.mark.parametrize(
+    ("line", "passes"),
+    [
+        ('time=x level=ERROR msg="service failures" grpc_code=ResourceExhausted wf-id=a', True),
+        ('time=x level=ERROR msg="service failures" error="context canceled"', True),
+        ('time=x level=ERROR msg="Operation failed with internal error." error="disk is full"', False),
+        ('time=x level=ERROR msg="service failures" grpc_code=DataLoss', False),
+        ("context canceled", False),
+    ],
+)
+def test_errors_of_calls_that_are_repeated_stay_in_the_file(line: str, passes: bool) -> None:
+    """Errors of single calls of the local Temporal server are not shown to people; all others are."""
+    assert passes == is_passing_error(line)
