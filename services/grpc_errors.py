@@ -16,6 +16,7 @@ from peloton.errors import ERRORS, Aborted, Internal, PelotonError, ResourceExha
 from peloton.model.text import cut
 from peloton.ports import CALL_DEADLINE_S
 from services.telemetry.metrics import counter, histogram
+from services.telemetry.traces import calling
 
 R = TypeVar("R")
 
@@ -122,7 +123,8 @@ def call_peer(what: str, method: Callable[..., R], request: object, bound_s: flo
     """Call a method of ``what`` within the bound and the caller's remaining time. Raises Peloton's errors."""
     began_s, code = time.perf_counter(), _OK
     try:
-        return method(request, timeout=timeout_s(bound_s))
+        with calling(what) as metadata:
+            return method(request, timeout=timeout_s(bound_s), metadata=metadata)
     except grpc.RpcError as error:
         code = error.code().name if isinstance(error, grpc.Call) else _UNKNOWN
         raise from_grpc(error, what) from error

@@ -43,8 +43,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.errors import InvalidArgument, InvalidSettings
 from services.payloads import CONVERTER
+from services.telemetry import state
 from services.telemetry.logs import SDK_LOGGER
 from services.telemetry.metrics import counter, histogram, timing
+from services.telemetry.traces import WHAT as TRACES
 
 CAUSE: ContextVar[str] = ContextVar("cause", default="")
 """Header of a signal that holds its cause. Histories show it, and workflows of other versions ignore it."""
@@ -106,9 +108,18 @@ async def connect(
         lazy=is_lazy,
         identity=identity,
         data_converter=converter,
-        interceptors=[_Causes()],
+        interceptors=[*_trace_workflows(), _Causes()],
         runtime=_runtime(metrics_address),
     )
+
+
+def _trace_workflows() -> list[Interceptor]:
+    """Return the interceptor that continues traces in workflows and activities, by headers and never by events."""
+    if not state.has(TRACES):
+        return []
+    from temporalio.contrib.opentelemetry import TracingInterceptor
+
+    return [TracingInterceptor()]
 
 
 class _Causes(Interceptor):

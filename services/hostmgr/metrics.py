@@ -13,11 +13,12 @@ from peloton.api.convert_pool import wire_amount
 from peloton.errors import Unavailable
 from peloton.model.host import LaunchResult, PlacementBatch
 from peloton.model.ids import PodId
-from peloton.model.pod import PodState, PodStatus
+from peloton.model.pod import TERMINAL, PodState, PodStatus
 from peloton.model.resources import Resources
 from services.hostmgr.hosts.host_cache import HostCache
 from services.telemetry import state
 from services.telemetry.metrics import counter, histogram, register_gauge
+from services.telemetry.traces import Origins, record_batch
 
 LAUNCHES_MAX = 100_000
 """Limit of the launches whose time is kept; the oldest ones are not measured."""
@@ -50,16 +51,20 @@ class HostGauges:
 
 
 class LaunchTimes:
-    """Measures the time from the launch of a pod to its report RUNNING. Any thread may call."""
+    """Measures the time from a launch to the report RUNNING, and adds reports to the trace of the launch. Any thread
+    may call."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
         self._launched_s: OrderedDict[PodId, float] = OrderedDict()
+        self._origins = Origins()
         self._lock = Lock()
 
     def begin(self, pods: Iterable[PodId]) -> None:
         if not state.is_on():
             return
+        pods = list(pods)
+        self._origins.remember(pods)
         now_s = self._clock_s()
         with self._lock:
             self._launched_s.update(dict.fromkeys(pods, now_s))
@@ -70,8 +75,11 @@ class LaunchTimes:
         if not state.is_on():
             return
         now_s = self._clock_s()
-        for pod_state, count in Counter(status.state for status in statuses).items():
-            _REPORTS.add(count, {"state": pod_state.name})
+        pods, ended = [one.pod_id for one in statuses], [one.pod_id for one in statuses if one.state in TERMINAL]
+        counts = Counter(status.state.name for status in statuses)
+        record_batch("reports of pods", self._origins.take(pods, ended), counts)
+        for pod_state, count in counts.items():
+            _REPORTS.add(count, {"state": pod_state})
         with self._lock:
             running = [
                 launched_s

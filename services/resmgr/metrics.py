@@ -20,6 +20,7 @@ from peloton.scheduling.tree import Ints, PoolTree
 from services.resmgr.state import ResmgrState
 from services.resmgr.tally import Tally
 from services.telemetry.metrics import counter, histogram, register_gauge, timing
+from services.telemetry.traces import Origins, record_batch
 
 QUEUED_TIMES_MAX = 50_000
 """Limit of the enqueue calls whose time is kept; pods of older ones are admitted without a recorded wait."""
@@ -79,11 +80,13 @@ class AdmissionMeter:
         self._admission_time = histogram("peloton.job.admission_time", meter)
         self._cycle_time = histogram("peloton.resmgr.cycle_time", meter)
         self._queued_s: OrderedDict[int, tuple[float, int]] = OrderedDict()  # time, and submission in unix nanoseconds
+        self._origins = Origins()
         self._clock_s = clock_s
 
     def count_queued(self, queue_seq: int, submitted_ns: int = 0) -> None:
         """``submitted_ns``: of a job whose first pods these are."""
         self._queued_s[queue_seq] = self._clock_s(), submitted_ns
+        self._origins.remember([queue_seq])
         while len(self._queued_s) > QUEUED_TIMES_MAX:
             self._queued_s.popitem(last=False)
 
@@ -97,6 +100,9 @@ class AdmissionMeter:
             if queued_s is not None:
                 self._wait_time.record(now_s - queued_s, pool)
                 self._queued_s[one.run.queue_seq] = queued_s, 0
+            origins = self._origins.take([one.run.queue_seq], last=[one.run.queue_seq])
+            pods: dict[str, int | str] = {"job": one.run.job_id, "pods": one.gang_count * one.run.gang_size}
+            record_batch("admission", origins, pods)
             if submitted_ns:
                 self._admission_time.record(max(now_ns - submitted_ns, 0) / NS_PER_S)
 

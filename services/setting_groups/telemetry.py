@@ -20,9 +20,16 @@ class TelemetrySettings:
     otlp: str = setting(
         "",
         ALL,
-        "OTLP gRPC endpoint for metrics, such as `http://collector:4317`, or `https://...` for "
+        "OTLP gRPC endpoint for metrics and traces, such as `http://collector:4317`, or `https://...` for "
         "[TLS](transport.md#otlp); empty: none are exported",
         form=ENDPOINT,
+    )
+    trace_ratio: float = setting(
+        0.0,
+        SERVERS,
+        "share of the calls of clients that are [traced](observability.md#traces) and sent to `PELOTON_OTLP`; 0: none",
+        low=0,
+        high=1,
     )
     metrics_port: int = setting(
         0,

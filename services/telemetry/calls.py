@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import grpc
@@ -14,6 +14,7 @@ import grpc.aio
 from services.grpc_handlers import AroundCalls, within
 from services.telemetry import state
 from services.telemetry.metrics import counter, histogram
+from services.telemetry.traces import serving
 
 _CALLS = counter("peloton.grpc.calls")
 _DURATIONS = histogram("peloton.grpc.duration")
@@ -45,7 +46,9 @@ class MeasuredCalls(AroundCalls):
             if isinstance(request, bytes):
                 _SIZES.record(len(request))
             try:
-                yield request
+                # A stream may be closed in another context than the one that opened it, so streams have no span.
+                with serving(name, context.invocation_metadata()) if is_unary else nullcontext():
+                    yield request
                 code = _code_of(context.code(), OK)
             except asyncio.CancelledError:
                 code = CANCELLED
@@ -75,7 +78,8 @@ class MeasuredCallsOfThreads(grpc.ServerInterceptor):
         def answer(request: Any, context: Any) -> Any:
             began_s, code = time.perf_counter(), OK
             try:
-                return handler.unary_unary(request, context)
+                with serving(name, context.invocation_metadata()):
+                    return handler.unary_unary(request, context)
             except BaseException:
                 code = _code_of(context.code(), UNKNOWN)
                 raise

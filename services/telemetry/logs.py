@@ -20,7 +20,9 @@ CONTINUED = "\n  "
 """The end of a line with the indentation of the next one: a message with line breaks looks like no other record."""
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 SDK_LOGGER = "temporalio.core"
-"""Logger of the part of Temporal's SDK that is not Python. It repeats every call that it reports as an error."""
+"""Logger of the part of Temporal's SDK that is not Python."""
+REPEATING = (SDK_LOGGER, "opentelemetry.")
+"""Beginnings of the names of loggers whose libraries repeat each call that they report as an error."""
 QUIET = ("alembic", "temporalio.worker")
 """Loggers whose lines below WARNING are noise."""
 
@@ -31,10 +33,10 @@ def configure_logs(level: str, form: str, own: Mapping[str, str]) -> None:
     lines = logging.Formatter(FORMAT, "%H:%M:%S")
     for handler in logging.getLogger().handlers:
         handler.addFilter(without_expected_traces)
+        handler.addFilter(lower_repeated)
         handler.setFormatter(JsonLines(own) if form == "json" else BoundedLines(lines))
     for noisy in QUIET:
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    logging.getLogger(SDK_LOGGER).addFilter(lower_to_warning)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its failures reach callers as statuses
 
 
@@ -91,8 +93,13 @@ def without_expected_traces(record: logging.LogRecord) -> bool:
     return True
 
 
-def lower_to_warning(record: logging.LogRecord) -> bool:
-    """Lower the level of a record to WARNING. Keeps every record."""
+def lower_repeated(record: logging.LogRecord) -> bool:
+    """Lower the level of what libraries report as errors and repeat. Keeps every record."""
+    if record.name.startswith(REPEATING):
+        lower_to_warning(record)
+    return True
+
+
+def lower_to_warning(record: logging.LogRecord) -> None:
     if record.levelno > logging.WARNING:
         record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
-    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opentelemetry import metrics
@@ -15,6 +15,7 @@ from services.telemetry import state
 from services.telemetry.logs import configure_logs
 from services.telemetry.metrics import register_gauge
 from services.telemetry.table import ROWS
+from services.telemetry.traces import start_traces
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricReader
@@ -30,10 +31,16 @@ def configure(settings: Settings, roles: Sequence[str]) -> None:
     configure_logs(settings.log_level, settings.log_format, own)
     if settings.otlp or settings.metrics_port:
         _export_metrics(settings, own)
+    _export_traces(settings, own, is_entrance="api" in roles)
 
 
 def _cluster(settings: Settings) -> str:
     return settings.cluster
+
+
+def _describe(own: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes of the process, as OpenTelemetry names them."""
+    return {"service.name": f"peloton-{own['role']}", **{f"peloton.{name}": text for name, text in own.items()}}
 
 
 def _export_metrics(settings: Settings, own: dict[str, str]) -> None:
@@ -53,12 +60,24 @@ def _export_metrics(settings: Settings, own: dict[str, str]) -> None:
         host, port = settings.metrics_host, settings.metrics_port
         scrape.serve(host, port, lambda: exposition.expose(scraped.get_metrics_data(), own))
         log.info("metrics at http://%s:%d%s", host, port, scrape.PATH)
-    attributes = {"service.name": f"peloton-{own['role']}", **{f"peloton.{name}": text for name, text in own.items()}}
     views = [View(instrument_name=row.name, aggregation_cardinality_limit=row.series_max) for row in ROWS]
     state.turn_on("metrics")
-    metrics.set_meter_provider(MeterProvider(metric_readers=readers, resource=Resource.create(attributes), views=views))
+    metrics.set_meter_provider(
+        MeterProvider(metric_readers=readers, resource=Resource.create(_describe(own)), views=views)
+    )
     started_s = time.time()
     register_gauge("peloton.process.started", lambda _: [Observation(started_s)])
+
+
+def _export_traces(settings: Settings, own: dict[str, str], is_entrance: bool) -> None:
+    if not (settings.otlp and settings.trace_ratio):
+        return
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+    from services.tls.exporter import exporter_arguments
+
+    exporter = OTLPSpanExporter(endpoint=settings.otlp, **exporter_arguments(settings))
+    start_traces(exporter, settings.trace_ratio, _describe(own), is_entrance)
 
 
 def _make_otlp_reader(settings: Settings) -> MetricReader:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+METHOD = "rpc.method"
+"""Attribute of the spans that may begin a trace: calls that come from clients."""
 _on: set[str] = set()
 
 
 def is_on() -> bool:
     """Report whether anything is exported."""
     return bool(_on)
+
+
+def has(what: str) -> bool:
+    """Report whether metrics, or traces, are exported."""
+    return what in _on
 
 
 def turn_on(what: str) -> None:

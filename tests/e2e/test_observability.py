@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from peloton.api.v0.job import job_pb2
 from services.telemetry.table import ROWS, Row
-from tests.e2e.local import Cluster, shell, temporary
+from tests.e2e.local import Cluster, job_config, shell, temporary
+from tests.otlp_traces import Traces, receiving_traces
 
 pytestmark = pytest.mark.xdist_group("observability")
 ROLES = ("api", "worker", "resmgr", "hostmgr")
@@ -33,6 +35,19 @@ RARE = {
 }
 """Metrics of trouble, which one job that succeeds does not have."""
 
+HOPS = {
+    ("peloton-api", "peloton.api.job.JobManager/Create"),
+    ("peloton-api", "StartWorkflow:Job"),
+    ("peloton-worker", "RunWorkflow:Job"),
+    ("peloton-worker", "RunActivity:settle"),
+    ("peloton-worker", "RunActivity:enqueue"),
+    ("peloton-resmgr", "peloton.private.resmgr.Admission/Enqueue"),
+    ("peloton-resmgr", "admission"),
+    ("peloton-worker", "RunActivity:place_and_launch"),
+    ("peloton-hostmgr", "peloton.private.hostmgr.Hosts/PlaceAndLaunch"),
+    ("peloton-hostmgr", "reports of pods"),
+}
+"""Services and spans on the way of a job."""
 SELDOM = {
     ("hostmgr", "peloton.grpc.peer_calls"),
     ("hostmgr", "peloton.grpc.peer_duration"),
@@ -42,9 +57,20 @@ SELDOM = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def traces() -> Iterator[Traces]:
+    with receiving_traces() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, traces: Traces) -> Iterator[Cluster]:
     folder: Path = tmp_path_factory.mktemp("observed")
-    environment = {"PELOTON_LOG_FORMAT": "json"}
+    environment = {
+        "PELOTON_LOG_FORMAT": "json",
+        "PELOTON_OTLP": traces.address,
+        "PELOTON_TRACE_RATIO": "1e-9",  # of calls whose callers decide nothing
+        "OTEL_BSP_SCHEDULE_DELAY": "200",
+    }
     with Cluster(temporary(folder, simulate=4, metrics=True, environment=environment)) as running:
         yield running
 
@@ -82,6 +108,23 @@ def test_each_role_exposes_its_metrics(cluster: Cluster) -> None:
 
     cluster.wait(lambda: not missing(), f"the metrics {missing()}")
     assert "temporal_request" in scrape(cluster, "worker, Temporal's SDK")
+
+
+def test_one_trace_has_all_hops_of_a_job(cluster: Cluster, traces: Traces) -> None:
+    """The trace that a client names goes through api, workflow, activities, admission and launch to the reports of the
+    pods, and has no more spans than there are batches.
+    """
+    config = job_config(cluster.pool("traced"), instanceCount=50, defaultConfig=shell("sleep 1", cpu=0.01))
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    metadata = (("traceparent", f"00-{trace_id}-00f067aa0ba902b7-01"),)
+
+    job = cluster.client.jobs.Create(job_pb2.CreateRequest(config=config), metadata=metadata).jobId.value
+    assert cluster.finish(job) == "SUCCEEDED"
+
+    cluster.wait(lambda: HOPS <= traces.hops(trace_id), f"{HOPS} in {traces.hops(trace_id)}")
+    assert len(traces.spans[trace_id]) < 40
+    assert traces.spans.keys() == {trace_id}
+    assert traces.orphans(trace_id) == {"00f067aa0ba902b7"}
 
 
 def test_start_change_of_leaders_and_stop_log_no_error(cluster: Cluster) -> None:

@@ -35,7 +35,7 @@ _SERVES = (
     "services.telemetry.calls",
     "services.tls.transport",
 )
-_MEASURES = ("services.telemetry.log_context", "services.telemetry.metrics", "services.telemetry.state")
+_MEASURES = tuple(f"services.telemetry.{name}" for name in ("log_context", "metrics", "state", "traces"))
 _GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers")
 _WAKES = May(
     (

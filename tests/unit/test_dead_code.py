@@ -35,6 +35,7 @@ BY_OTHERS = {
     "sqlite3": "isolation_level",
     "alembic": "down_revision branch_labels depends_on downgrade",
     "logging": "msg exc_text",
+    "opentelemetry": "get_description",
     "temporalio": "intercept_activity intercept_client to_typed_value",
     "temporalio, options": "schedule_to_close_timeout heartbeat_timeout retry_policy",
     "pod machine, which names columns": "initial_health",

@@ -23,6 +23,7 @@ READERS = {
     "telemetry/start.py:configure": {*ROLES},
     "telemetry/start.py:_cluster": {"hostmgr"},
     "telemetry/start.py:_export_metrics": {*ROLES},
+    "telemetry/start.py:_export_traces": SERVERS,
     "web/server.py": {"web"},
     "role_settings.py:read_mesos_access": AGENTS,
     "role_settings.py:read_kubernetes_settings": {"hostmgr"},

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
-from temporalio.worker import Replayer, WorkflowRunner
+from temporalio.worker import Interceptor, Replayer, WorkflowRunner
 
 from peloton.model.ids import JobId, job_workflow_id, new_job_id, update_workflow_id
 from peloton.model.job import JobRecord, RolledUp, SlaSpec
@@ -103,7 +103,9 @@ WORKFLOWS: dict[str, type] = {
 """Workflow classes by the names in histories."""
 
 
-async def replay(history: WorkflowHistory, runner: WorkflowRunner | None = None) -> None:
+async def replay(
+    history: WorkflowHistory, runner: WorkflowRunner | None = None, interceptors: Sequence[Interceptor] = ()
+) -> None:
     """Replay a history with its own workflow alone, in the sandbox unless another runner is given. A run that has only
     begun has nothing to replay, and the SDK's replayer would wait for its first task without end.
     """
@@ -111,7 +113,8 @@ async def replay(history: WorkflowHistory, runner: WorkflowRunner | None = None)
         return
     name = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
     runner = runner or workflow_runner()
-    await Replayer(workflows=[WORKFLOWS[name]], workflow_runner=runner).replay_workflow(history)
+    replayer = Replayer(workflows=[WORKFLOWS[name]], workflow_runner=runner, interceptors=interceptors)
+    await replayer.replay_workflow(history)
 
 
 async def histories_of(client: Client, workflow_id: str) -> list[WorkflowHistory]:

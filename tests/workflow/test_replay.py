@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 from temporalio.client import WorkflowHistory
+from temporalio.contrib.opentelemetry import TracingInterceptor
 from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.workflow import NondeterminismError
 
@@ -110,6 +112,18 @@ async def test_history_replays_under_other_policies(path: Path) -> None:
     payload["data"] = base64.b64encode(json.dumps(input).encode()).decode()
 
     await replay(history(events), UnsandboxedWorkflowRunner())
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=name_of)
+async def test_a_traced_history_replays(path: Path) -> None:
+    """Traces travel in headers, so that workers may begin and cease to trace while workflows run."""
+    events = read(path)
+    carrier = json.dumps({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}).encode()
+    payload = {"metadata": {"encoding": "anNvbi9wbGFpbg=="}, "data": base64.b64encode(carrier).decode()}
+    started = events["events"][0]["workflowExecutionStartedEventAttributes"]
+    started.setdefault("header", {}).setdefault("fields", {})["_tracer-data"] = payload
+
+    await replay(history(events), UnsandboxedWorkflowRunner(), [TracingInterceptor(TracerProvider().get_tracer("x"))])
 
 
 async def test_a_run_that_has_only_begun_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:

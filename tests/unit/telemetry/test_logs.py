@@ -13,7 +13,7 @@ from peloton.errors import Unavailable
 from services.lab.local.temporal_server import is_passing_error
 from services.log_lines import LINE_CHARS_MAX
 from services.telemetry.log_context import about
-from services.telemetry.logs import FIELD_CHARS_MAX, JsonLines, lower_to_warning, without_expected_traces
+from services.telemetry.logs import FIELD_CHARS_MAX, JsonLines, lower_repeated, without_expected_traces
 
 
 def record_of(error: Exception) -> logging.LogRecord:
@@ -105,12 +105,13 @@ def test_a_json_line_has_the_trace_of_an_error() -> None:
 def test_an_error_that_is_repeated_is_a_warning() -> None:
     """An expected refusal, and what Temporal's SDK repeats by itself, asks no person to act; a bug does."""
     refusal, bug = record_of(Unavailable("storage is away")), record_of(ValueError("bug"))
-    of_sdk = logging.makeLogRecord({"levelno": logging.ERROR, "levelname": "ERROR"})
+    of_sdk = logging.makeLogRecord({"name": "temporalio.core", "levelno": logging.ERROR, "levelname": "ERROR"})
     refusal.levelno = bug.levelno = logging.ERROR
 
     for record in (refusal, bug):
         without_expected_traces(record)
-    lower_to_warning(of_sdk)
+    for record in (refusal, bug, of_sdk):
+        lower_repeated(record)
 
     assert [logging.WARNING, logging.ERROR, logging.WARNING] == [one.levelno for one in (refusal, bug, of_sdk)]
     assert of_sdk.levelname == "WARNING"
