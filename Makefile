@@ -128,6 +128,8 @@ docs: $(VENV)/dev.stamp ## generate docs/cli.md, docs/settings.md, docs/errors.m
 	@$(BIN)/python -m peloton.api.error_page
 	@$(BIN)/python -m services.telemetry.page
 	@$(BIN)/python -m peloton.access.page
+	@$(BIN)/python -m services.telemetry.alerts
+	@$(BIN)/python -m services.telemetry.dashboards
 
 $(VENV)/site/run.stamp: deploy/site/requirements.txt
 	@$(PYTHON) -m venv $(VENV)/site

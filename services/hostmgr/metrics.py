@@ -37,7 +37,7 @@ class HostGauges:
 
     def __init__(self, cache: HostCache) -> None:
         self._cache = cache
-        register_gauge("peloton.hosts.count", self._counts)
+        register_gauge("peloton.hosts.registered", self._counts)
         register_gauge("peloton.hosts.capacity", lambda _: _amounts(lambda: cache.capacity()[0]))
         register_gauge("peloton.hosts.free", lambda _: _amounts(cache.free))
         register_gauge("peloton.hosts.offers", lambda _: [Observation(cache.resources_count)])

@@ -139,7 +139,7 @@ ROWS: tuple[Row, ...] = (
     _gauge("peloton.status.waiting", "{report}", "hostmgr", "reports that wait to be stored"),
     _counter("peloton.status.dropped", "{report}", "hostmgr", "reports dropped because the queue was full"),
     _counter("peloton.reconcile.rounds", "{round}", "hostmgr", "reconciliations with the cluster", "outcome"),
-    _gauge("peloton.hosts.count", "{host}", "hostmgr", "hosts by state", "state"),
+    _gauge("peloton.hosts.registered", "{host}", "hostmgr", "hosts by state", "state"),
     _gauge("peloton.hosts.capacity", AMOUNT, "hostmgr", "resources of hosts that are up", "kind"),
     _gauge("peloton.hosts.free", AMOUNT, "hostmgr", "free resources of the hosts", "kind"),
     _gauge("peloton.hosts.offers", "{offer}", "hostmgr", "offers that the host manager has"),

@@ -7,9 +7,10 @@ import socket
 import urllib.error
 import urllib.request
 from contextlib import closing
+from functools import partial
 
 import pytest
-from opentelemetry.metrics import Observation
+from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.metrics.view import View
@@ -18,6 +19,9 @@ from peloton.errors import InvalidSettings
 from services.telemetry import exposition, scrape
 from services.telemetry.exposition import LABEL_CHARS_MAX, expose
 from services.telemetry.metrics import counter, histogram, register_gauge
+from services.telemetry.table import ROWS, Kind
+from tests.nightly import NIGHTLY
+from tests.promtool import run_promtool
 
 HOSTILE = [
     '/a"} 1\nevil 2',
@@ -126,3 +130,26 @@ def test_a_port_in_use_is_named() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(InvalidSettings, match=f"PELOTON_METRICS_PORT={port}: cannot listen"):
             scrape.serve("127.0.0.1", port, lambda: b"")
+
+
+@NIGHTLY
+def test_prometheus_accepts_every_metric(reader: InMemoryMetricReader) -> None:
+    """Prometheus's own checker has no fault in the whole table, hostile labels included."""
+    meter = MeterProvider([reader]).get_meter("test")
+    for row in ROWS:
+        for text in HOSTILE:
+            labels = dict.fromkeys(row.labels, text)
+            match row.kind:
+                case Kind.COUNTER:
+                    counter(row.name, meter).add(1, labels)
+                case Kind.HISTOGRAM:
+                    histogram(row.name, meter).record(1, labels)
+        if row.kind is Kind.GAUGE:
+            read = partial(observe_hostile, row.labels)
+            register_gauge(row.name, read, meter)
+
+    run_promtool("check", "metrics", stdin=expose(reader.get_metrics_data(), {"role": "api"}))
+
+
+def observe_hostile(labels: tuple[str, ...], _: CallbackOptions) -> list[Observation]:
+    return [Observation(1, dict.fromkeys(labels, text)) for text in (HOSTILE if labels else [""])]
