@@ -1,4 +1,6 @@
-"""``peloton admin``: locks of the API during an operation on the cluster; the database; versions of the workers."""
+"""``peloton admin``: locks of the API during an operation on the cluster, the database, versions of the workers, the
+audit log.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from cli.admin_audit import audit
 from cli.admin_deploy import deploy
 from cli.admin_secrets import keyring, rotate_secrets
 from cli.admin_token import token
@@ -34,6 +37,7 @@ def admin() -> None:
 admin.add_command(check_store)
 admin.add_command(worker)
 admin.add_command(token)
+admin.add_command(audit)
 admin.add_command(deploy)
 admin.add_command(upgrade_schema)
 admin.add_command(keyring)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 
 from peloton.errors import InvalidSettings
 from services.setting_groups.addresses import AddressesSettings
+from services.setting_groups.audit import AuditSettings
 from services.setting_groups.aurora import AuroraSettings
 from services.setting_groups.backlog import BacklogSettings
 from services.setting_groups.host_pools import HostPoolsSettings
@@ -35,6 +36,7 @@ from services.setting_rules import (
 @dataclass(frozen=True)
 class Settings(
     SecuritySettings,
+    AuditSettings,
     TelemetrySettings,
     TransportSettings,
     AuroraSettings,

@@ -9,6 +9,7 @@ from cli.wire.lazy import lazy_modules
 __all__ = [
     "access",
     "advice",
+    "audit",
     "bulk",
     "explain",
     "history",
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from peloton.api.v0 import peloton_pb2 as peloton
     from peloton.api.v0.access import access_pb2 as access
     from peloton.api.v0.advice import advice_pb2 as advice
+    from peloton.api.v0.audit import audit_pb2 as audit
     from peloton.api.v0.bulk import bulk_pb2 as bulk
     from peloton.api.v0.explain import explain_pb2 as explain
     from peloton.api.v0.history import history_pb2 as history

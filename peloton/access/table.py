@@ -186,6 +186,7 @@ SERVICES: Mapping[str, Mapping[str, Row]] = {
         "GetLockdown": _ANY_READER,
         **dict.fromkeys(("Lockdown", "RemoveLockdown"), _ADMINISTERS),
     },
+    "peloton.api.v0.audit.AuditService": {"Query": _ADMINISTERS},
     "peloton.private.hostmgr.hostsvc.InternalHostService": {"DisableKillTasks": _ADMINISTERS},
     # identity, the calls of other processes, and what gRPC brings
     "peloton.api.v0.access.AccessService": dict.fromkeys(("WhoAmI", "CanI"), Needs.NOTHING),

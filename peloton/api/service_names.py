@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 import peloton.api.v0.access.access_pb2
 import peloton.api.v0.advice.advice_pb2
+import peloton.api.v0.audit.audit_pb2
 import peloton.api.v0.bulk.bulk_pb2
 import peloton.api.v0.explain.explain_pb2
 import peloton.api.v0.gang.gang_pb2
@@ -74,6 +75,7 @@ MAINTENANCE_SERVICE = ("peloton.api.v0.maintenance.MaintenanceService",)
 MIGRATION_SERVICE = ("peloton.api.v0.migration.MigrationService",)
 MOVER_SERVICE = ("peloton.api.v0.mover.MoverService",)
 ACCESS_SERVICE = ("peloton.api.v0.access.AccessService",)
+AUDIT_SERVICE = ("peloton.api.v0.audit.AuditService",)
 ADVICE_SERVICE = ("peloton.api.v0.advice.AdviceService",)
 JOB_TABLE_SERVICE = ("peloton.api.v0.table.JobTableService",)
 OVERVIEW_SERVICE = ("peloton.api.v0.overview.OverviewService",)
@@ -94,6 +96,7 @@ VOLUME_SERVICE_V1 = ("peloton.api.v1alpha.volume.svc.VolumeService",)
 
 SPELLINGS = (
     ACCESS_SERVICE,
+    AUDIT_SERVICE,
     JOB_MANAGER,
     TASK_MANAGER,
     BULK_SERVICE,

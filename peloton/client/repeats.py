@@ -199,6 +199,7 @@ METHODS: Mapping[str, Mapping[str, Repeat]] = MappingProxyType(
         ),
         "peloton.api.v0.advice.AdviceService": _table("Advice"),
         "peloton.api.v0.access.AccessService": _table("WhoAmI CanI"),
+        "peloton.api.v0.audit.AuditService": _table("Query"),
         "peloton.api.v0.volume.svc.VolumeService": _table("ListVolumes GetVolume", once="DeleteVolume"),
         "peloton.api.v1alpha.volume.svc.VolumeService": _table("ListVolumes GetVolume", once="DeleteVolume"),
         "peloton.api.v0.update.svc.UpdateService": _table(

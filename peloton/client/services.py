@@ -21,6 +21,7 @@ from peloton.errors import InvalidArgument
 if TYPE_CHECKING:
     from peloton.api.v0.access.access_pb2_grpc import AccessServiceAsyncStub, AccessServiceStub
     from peloton.api.v0.advice.advice_pb2_grpc import AdviceServiceAsyncStub, AdviceServiceStub
+    from peloton.api.v0.audit.audit_pb2_grpc import AuditServiceAsyncStub, AuditServiceStub
     from peloton.api.v0.bulk.bulk_pb2_grpc import BulkServiceAsyncStub, BulkServiceStub
     from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceAsyncStub, ExplainServiceStub
     from peloton.api.v0.gang.gang_pb2_grpc import GangServiceAsyncStub, GangServiceStub
@@ -163,6 +164,7 @@ class Services:
     )
     schedules: Stub[ScheduleServiceStub, ScheduleServiceAsyncStub] = Stub(JOBMGR, "v0.schedule.schedule_pb2_grpc")
     access: Stub[AccessServiceStub, AccessServiceAsyncStub] = Stub(JOBMGR, "v0.access.access_pb2_grpc")
+    audit: Stub[AuditServiceStub, AuditServiceAsyncStub] = Stub(JOBMGR, "v0.audit.audit_pb2_grpc")
     advice: Stub[AdviceServiceStub, AdviceServiceAsyncStub] = Stub(HOSTMGR, "v0.advice.advice_pb2_grpc")
     volumes: Stub[VolumeServiceStub, VolumeServiceAsyncStub] = Stub(JOBMGR, "v0.volume.svc.volume_svc_pb2_grpc")
 

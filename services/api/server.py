@@ -2,7 +2,7 @@
 
 Served here: v0 JobManager and TaskManager under all their names, UpdateService and VolumeService; Peloton's
 BulkService, GangService, LookupService, JobTableService, HistoryService, MigrationService, ScheduleService,
-AccessService and WorkerVersionService;
+AccessService, AuditService and WorkerVersionService;
 v1alpha JobService, PodService, VolumeService, WatchService, AdminService, and ResourcePoolService by way of v0;
 DisableKillTasks of the original's private InternalHostService; for other roles BulkReads and the lease of the Aurora
 bridge's publisher; health and reflection.
@@ -30,6 +30,7 @@ from peloton.api.service_names import (
     ACCESS_SERVICE,
     ADMIN_SERVICE,
     ADVICE_SERVICE,
+    AUDIT_SERVICE,
     BULK_SERVICE,
     EXPLAIN_SERVICE,
     GANG_SERVICE,
@@ -102,6 +103,9 @@ from services.api.v1.watch_service import WatchService
 from services.api.volume_service import VolumeService, VolumeServiceV1
 from services.api.wake import Wake, Wakers
 from services.api.worker_version_service import NoWorkers, Workers, WorkerVersionService
+from services.audit.gate import Audit, AuditUnidentified
+from services.audit.recorder import Recorder
+from services.audit.service import AuditService
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
 from services.role_surface import roles_only_in
@@ -142,6 +146,7 @@ class ApiServer:
     _channels: AsyncLeaderChannels
     _watches: WatchHub
     _bulk: BulkService
+    _recorder: Recorder | None
 
     async def stop(self, grace_s: float = DRAIN_S) -> None:
         """Reject new calls, let calls in flight end within ``grace_s``, then wait for committed writes."""
@@ -149,6 +154,8 @@ class ApiServer:
         await self._watches.close()  # watches do not end by themselves
         await self._server.stop(grace_s)
         await self._bulk.close()
+        if self._recorder is not None:
+            await self._recorder.close()
         await self._calls.close()
         await self._channels.close()
 
@@ -171,6 +178,7 @@ async def start(
     schedules: Schedules | None = None,
     transport: Transport = PLAINTEXT,
     access: Access | None = None,
+    recorder: Recorder | None = None,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is in use.
 
@@ -182,7 +190,7 @@ async def start(
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
     watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds or Bounds())
     finder, for_roles = make_finder(storage, calls, schedules), roles_only_in(FOR_ROLES, transport)
-    server = _make_server(for_roles, access, finder, [LockdownGate(locks), backlog])
+    server = _make_server(for_roles, Guard(access, finder, recorder), [LockdownGate(locks), backlog])
     backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
     migrations = MigrationService(storage, targets or NoTargets(), calls, wakers.migrations_changed)
@@ -192,6 +200,7 @@ async def start(
     )
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
         (AccessService(is_enforced=access is not None), ACCESS_SERVICE),
+        (AuditService(storage.audit, calls), AUDIT_SERVICE),
         (jobs, JOB_MANAGER),
         (TaskManager(backend), TASK_MANAGER),
         (bulk, BULK_SERVICE),
@@ -219,15 +228,23 @@ async def start(
     server.add_generic_rpc_handlers((_make_forwarding(channels, jobs), of_hosts, PrivateCalls()))
     health_servicer = _add_health_and_reflection(server)
     port = await _bind(transport, server, address, bulk.close, channels.close)
-    await server.start()
-    await asyncio.gather(*(health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING) for name in ("", *SERVED)))
+    await _begin(server, recorder, health_servicer)
     log.info("api listens on %s, port %d", address, port)
-    return ApiServer(port, server, health_servicer, calls, _channels=channels, _watches=watches, _bulk=bulk)
+    return ApiServer(
+        port, server, health_servicer, calls, _channels=channels, _watches=watches, _bulk=bulk, _recorder=recorder
+    )
 
 
 def _make_forwarding(channels: AsyncLeaderChannels, jobs: JobManager) -> ForwardedServices:
     roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE, *MOVER_SERVICE), RESMGR)
     return ForwardedServices(roles, channels, {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE})
+
+
+async def _begin(server: grpc.aio.Server, recorder: Recorder | None, health_servicer: Any) -> None:
+    if recorder is not None:
+        recorder.start()
+    await server.start()
+    await asyncio.gather(*(health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING) for name in ("", *SERVED)))
 
 
 async def _bind(
@@ -241,10 +258,25 @@ async def _bind(
         raise OSError(f"the api cannot listen on {address}: {error}") from error
 
 
-def _make_server(for_roles: Gates, access: Access | None, finder: PoolFinder, gates: Gates) -> grpc.aio.Server:
-    rules = make_rules(REFUSED)
-    identify, authorize = Identify(access, rules), Authorize(access, rules, finder)
-    around = [*for_roles, *measure_calls(), ErrorsToStatus("api"), identify, Requests(), authorize, *gates]
+@dataclass(frozen=True)
+class Guard:
+    """Identification of callers, the decision what they may do, and the log of what they did."""
+
+    access: Access | None
+    finder: PoolFinder
+    recorder: Recorder | None
+
+    def interceptors(self) -> Gates:
+        """Return the interceptors, with those that read requests, from the outermost on."""
+        rules = make_rules(REFUSED)
+        audit = Audit(self.recorder, rules)
+        unidentified = AuditUnidentified(self.recorder if self.access is not None else None)
+        identify, authorize = Identify(self.access, rules), Authorize(self.access, rules, self.finder)
+        return unidentified, identify, Requests(), audit, authorize
+
+
+def _make_server(for_roles: Gates, guard: Guard, gates: Gates) -> grpc.aio.Server:
+    around = [*for_roles, *measure_calls(), ErrorsToStatus("api"), *guard.interceptors(), *gates]
     return grpc.aio.server(interceptors=around, options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
 
 

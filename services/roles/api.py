@@ -18,10 +18,12 @@ SERVER_GRACE_S = 2.0
 async def run_api(shared: Shared, stop: asyncio.Event) -> None:
     from services.access.compose import make_access
     from services.api import server
+    from services.audit.compose import make_recorder
     from services.schedules import Schedules
     from services.temporal_watch import TemporalWatch
     from services.worker_admin import WorkerAdmin
 
+    access = make_access(shared.settings, shared.channels.transport)
     settings, promotion = shared.settings, Promotion(shared.settings.worker_promote)
     async with opening_wakers(shared, Rank.PEOPLE) as wakers:
         address = f"{settings.host}:{settings.port}"
@@ -38,7 +40,8 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             watch=TemporalWatch(shared.temporal),
             schedules=Schedules(shared.temporal, shared.policies),
             transport=shared.channels.transport,
-            access=make_access(settings, shared.channels.transport),
+            access=access,
+            recorder=make_recorder(settings, shared.storage.audit, is_enforced=access is not None),
         )
         log.info("API at %s", address)
         await make_sweep(shared, wakers).once()  # jobs stored just before a crash have no workflow yet

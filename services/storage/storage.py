@@ -16,6 +16,7 @@ from peloton.ports import SecretStore
 from services.fence import Fence
 from services.storage.activity_reports import ActivityReports
 from services.storage.admission.admission import Admission
+from services.storage.audit.audit_log import AuditLog
 from services.storage.bulk_reads import BulkReads
 from services.storage.daemons.daemons import Daemons
 from services.storage.engine import POOL_SIZE, Database
@@ -107,6 +108,7 @@ class Storage:
         self.watch_log = WatchLog(db)
         self.history = History(db)
         self.overview = Overview(db)
+        self.audit = AuditLog(db)
 
     def close(self) -> None:
         self.db.close()

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlmodel import Field, SQLModel
 
+import services.storage.audit.tables
 import services.storage.daemons.tables
 import services.storage.history.tables
 import services.storage.hosts.tables
@@ -308,6 +309,8 @@ class ExternalPod(SQLModel, table=True):
 
 
 METADATA = SQLModel.metadata
+AUDIT = METADATA.tables["audit"]
+AUDIT_ANCHOR = METADATA.tables["audit_anchor"]
 JOB = METADATA.tables["job"]
 IS_ACTIVE = JOB.c.state.not_in([sa.literal_column(str(state)) for state in FINISHED_STATES])
 """Condition of jobs that have not ended. SQLite uses the index of active jobs only if its numbers are constants."""

@@ -151,6 +151,8 @@ ROWS: tuple[Row, ...] = (
     _gauge("peloton.qos.hot_hosts", "{host}", "hostmgr", "hosts above the bound of usage"),
     _counter("peloton.qos.evicted", "{pod}", "hostmgr", "revocable pods evicted from hot hosts", "cause"),
     # Interfaces.
+    _counter("peloton.audit.entries", "{entry}", "api", "entries of the audit log"),
+    _counter("peloton.audit.lost", "{entry}", "api", "entries beyond the bounds of the audit log"),
     _counter("peloton.api.refused", "{call}", "api", "calls refused by a bound", "rule"),
     _gauge("peloton.api.backlog", "{item}", "api", "jobs and pods that the api counts before it admits calls", "of"),
     _gauge("peloton.watch.clients", "{watch}", "api", "open watches"),

@@ -278,6 +278,9 @@ MAY: dict[str, May] = {
         (*_MEASURES, *_INSIDE, "peloton.extras", "services.fence"),
         ("opentelemetry", "alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard"),
     ),
+    "services.storage.audit": May(
+        (*_MEASURES, *_INSIDE, "peloton.access.audit", "services.storage"), ("sqlalchemy", "sqlmodel")
+    ),
     "services.access": May(
         ("peloton.access", "peloton.api", *_READS_FILES, "peloton.model", "services.grpc_handlers"),
         ("google", "yaml"),
@@ -288,6 +291,15 @@ MAY: dict[str, May] = {
     "services.access.compose": May(
         ("peloton.access", "peloton.errors", "peloton.extras", "services.access", "services.settings", "services.tls")
     ),
+    "services.audit": May(
+        (
+            *_MEASURES,
+            *("peloton.access", "peloton.api", "peloton.errors", "services.access", "services.grpc_handlers"),
+            "services.storage.audit.audit_log",
+        ),
+        ("google", "grpc"),
+    ),
+    "services.audit.compose": May(("services.audit", "services.settings")),
     "services.access.oidc": May(
         ("peloton.access", "peloton.errors", "peloton.model", "services.access.issuer"), ("jwt",)
     ),
@@ -300,6 +312,7 @@ MAY: dict[str, May] = {
             *_SERVES,
             "peloton.access",
             "services.access",
+            "services.audit",
             "services.rested",
             "services.fence",
         ),
@@ -424,6 +437,7 @@ MAY: dict[str, May] = {
     # The command line calls the API; only commands that run processes or read settings of roles import services.
     "cli": May(_CLI, _CLI_OTHERS),
     "cli.admin_token": May((*_CLI, "peloton.access"), _CLI_OTHERS),
+    "cli.admin_audit": May((*_CLI, "peloton.access.audit"), _CLI_OTHERS),
     "cli.admin_deploy": May((*_CLI, "peloton.deployment"), _CLI_OTHERS),
     "cli.deployed": May((*_CLI, "peloton.deployment"), _CLI_OTHERS),
     "cli.up": May((*_CLI, "services.lab.local"), _CLI_OTHERS),

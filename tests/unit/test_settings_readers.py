@@ -15,6 +15,7 @@ SERVERS = {"api", "worker", "resmgr", "hostmgr"}
 AGENTS = {"hostmgr", "web", CLI}
 READERS = {
     "access/compose.py": {"api"},
+    "audit/compose.py": {"api"},
     "aurorabridge/server.py": {"aurorabridge"},
     "aurorabridge/settings.py": {"aurorabridge"},
     "cluster_drivers.py": {"hostmgr"},

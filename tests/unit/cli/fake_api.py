@@ -40,6 +40,7 @@ SERVICES = {
     "explain": service_names.EXPLAIN_SERVICE[0],
     "migrations": service_names.MIGRATION_SERVICE[0],
     "mover": service_names.MOVER_SERVICE[0],
+    "audit": service_names.AUDIT_SERVICE[0],
     "advice": service_names.ADVICE_SERVICE[0],
     "overview": service_names.OVERVIEW_SERVICE[0],
     "worker_versions": service_names.WORKER_VERSION_SERVICE[0],

@@ -9,13 +9,34 @@ from services.storage.migrations import job_labels
 from services.storage.migrations import operations as do
 from services.storage.migrations.operations import BIG, BIG_ZERO, BLOB, BOOL, INT, NO_TEXT, SEQ, SMALL, TEXT, UUID, ZERO
 
-revision = "0030_from_0009"
+revision = "0031_from_0009"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
 
 TABLES = (
     do.table("activity_report", "worker", worker=TEXT, told_ns=BIG, activity_count=INT, activities=TEXT),
+    do.table(
+        "audit",
+        "seq",
+        seq=SEQ,
+        at_ns=BIG,
+        writer=TEXT,
+        number=BIG,
+        method=TEXT,
+        result=TEXT,
+        caller=TEXT,
+        kind=TEXT,
+        issuer=TEXT,
+        via=TEXT,
+        token_id=TEXT,
+        peer=TEXT,
+        object=TEXT,
+        reason=TEXT,
+        digest=TEXT,
+        hash=TEXT,
+    ),
+    do.table("audit_anchor", "seq", seq=SEQ, hash=TEXT),
     do.table("cluster_binding", "object_id", object_id=TEXT, binding=TEXT),
     do.table(
         "daemon_host", "job_id instance_id", job_id=UUID, instance_id=BIG, hostname=TEXT, cluster=TEXT, gone_ns=BIG
@@ -136,7 +157,7 @@ COLUMNS = {
     "lease": {"epoch": BIG_ZERO},
     "job_update": {"progressed_ns": BIG_ZERO, "stalled_ns": BIG_ZERO, "stall_cause": NO_TEXT},
 }
-COUNTERS = "migration", "host pools", "host pool mover", "rebalance", "host events"
+COUNTERS = "audit", "migration", "host pools", "host pool mover", "rebalance", "host events"
 
 
 def upgrade() -> None:
@@ -149,6 +170,7 @@ def upgrade() -> None:
 
 
 def _create_indexes() -> None:
+    do.create_index("ix_audit_time", "audit", "at_ns")
     do.create_index("ix_daemon_host_name", "daemon_host", "job_id hostname")
     do.create_index("ix_external_pod_job", "external_pod", "job_id")
     do.create_index("ix_history_page_age", "history_page", "step_s start_s")
