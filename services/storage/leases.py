@@ -61,8 +61,8 @@ class Leases(Repository):
         return self._db.read(lambda conn: conn.execute(query).scalar()) or 0
 
     def succeed(self, role: str, owner: str, address: str, ttl_s: float, now_s: float, *, epoch: int) -> int:
-        """Acquire the role after this epoch, even from another owner: another election has decided. Return the next
-        epoch; 0 if another leader was before.
+        """Acquire the role after this epoch, also from an owner that holds it: another election has decided. Return the
+        next epoch; 0 if another leader was before.
         """
         lock = sa.select(LEASE.c.epoch).where(LEASE.c.role == role).with_for_update()
         values = {"owner": owner, "address": address, "expires_s": now_s + ttl_s, "epoch": epoch + 1}

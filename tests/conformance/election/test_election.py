@@ -135,16 +135,16 @@ async def test_all_find_the_leader(kind: Kind) -> None:
     """A leader is found by the address that it announces, until it resigns; its cluster stays known by its host."""
     election, directory = kind.candidate(), await asyncio.to_thread(kind.directory)
 
-    def find() -> tuple[str | None, str | None]:
+    def look_up() -> tuple[str | None, str | None]:
         return directory.leader(ROLE, time.time()), directory.clusters(time.time()).get("east")
 
-    assert (None, None) == await asyncio.to_thread(find)
+    assert (None, None) == await asyncio.to_thread(look_up)
     await in_time(election.win())
-    assert ("", "") == await asyncio.to_thread(find)
+    assert ("", "") == await asyncio.to_thread(look_up)
     await election.announce("h1:5396")
-    assert ("h1:5396", "h1:5396") == await asyncio.to_thread(find)
+    assert ("h1:5396", "h1:5396") == await asyncio.to_thread(look_up)
     await election.resign()
-    leader, cluster = await asyncio.to_thread(find)
+    leader, cluster = await asyncio.to_thread(look_up)
     assert leader is None
     assert not cluster
 
