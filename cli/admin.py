@@ -13,6 +13,7 @@ from cli.admin_deploy import deploy
 from cli.admin_secrets import keyring, rotate_secrets
 from cli.admin_token import token
 from cli.admin_workers import worker
+from cli.backup import backup, restore
 from cli.check_store import check_store
 from cli.command import Group, verb_commands
 from cli.errors import Failed
@@ -42,6 +43,8 @@ admin.add_command(deploy)
 admin.add_command(upgrade_schema)
 admin.add_command(keyring)
 admin.add_command(rotate_secrets)
+admin.add_command(backup)
+admin.add_command(restore)
 
 
 TEXTS = {

@@ -180,18 +180,18 @@ class ZooKeeperElection:
         while True:
             await asyncio.sleep(self._ttl_s / CHECKS_PER_TTL)
             check = asyncio.ensure_future(self._run(self._confirm))
-            await asyncio.wait({check}, timeout=max(self._seconds_left(), self._ttl_s * GRACE_TTLS))
+            await asyncio.wait({check}, timeout=max(self._deadline_in_s(), self._ttl_s * GRACE_TTLS))
             if check.done() and not check.exception():
                 if not check.result():
                     break
                 await asyncio.wait({asyncio.ensure_future(self._run(self._renew_row))}, timeout=self._ttl_s)
-            elif self._seconds_left() <= 0:
+            elif self._deadline_in_s() <= 0:
                 log.warning("%s: ZooKeeper does not say that this process leads", self._role)
                 break
             check.cancel()
         raise Unavailable(f"{self._role}: leadership lost")
 
-    def _seconds_left(self) -> float:
+    def _deadline_in_s(self) -> float:
         """Return the seconds until this leader must give up, unless ZooKeeper says that it leads."""
         return self._confirmed_s + self._safe_ttl_s() * (1 - 1 / CHECKS_PER_TTL) - time.monotonic()
 

@@ -62,6 +62,9 @@ class Capabilities:
     """Seconds after the start of a session within which hosts that the cluster knew before may register again."""
     images: ImagePrefetcher | None = None
     """Prefetcher of images on the hosts of the cluster."""
+    list_ended: Callable[[], Sequence[PodStatus]] | None = None
+    """Reader of the last statuses of pods that have ended, for a cluster whose ``reconcile`` does not report them;
+    raises OSError."""
     external_pods: ExternalCluster | None = None
     """Pods of other clients of the cluster that Peloton places."""
 

@@ -53,6 +53,7 @@ from services.hostmgr.pod_templates import TemplateCache
 from services.hostmgr.reconcile import HOST_BACK_REST_S, Reconciler, ReconcileSchedule, ReconcileScope
 from services.hostmgr.reports import ReportQueue, StatusWriter
 from services.hostmgr.reserver import Reserver
+from services.hostmgr.restored import RestoredGate
 from services.hostmgr.volumes import VolumeController
 from services.storage.daemons.daemons import Daemons
 from services.storage.storage import Storage
@@ -121,6 +122,7 @@ class HostManagerCore:
         in_flight = InFlight[PodId]()
         self._reconciler = Reconciler(partial(storage.host_pods.on_hosts, settings.cluster), in_flight)
         self._reconciling = ReconcileSchedule(driver.capabilities.settles_s)
+        self._restored = RestoredGate(storage.restorations, settings.cluster)
         self._volumes = VolumeController(storage.volumes, settings.cluster, self.cache, driver, lifecycles)
         self._failure_output = FailureOutput(driver.output_tail, storage.host_pods.add_output)
         self._status_writer = StatusWriter(
@@ -170,6 +172,7 @@ class HostManagerCore:
     # Start and stop.
 
     def start(self) -> None:
+        self._restored.start()
         self._addresses.load()
         for pods in self._pods.list_labelled(self._settings.cluster):
             self.cache.pod_labels.add(pods)
@@ -262,6 +265,7 @@ class HostManagerCore:
 
     def launch(self, job_id: JobId, lease_id: str, placements: Sequence[Placement]) -> LaunchResult:
         self._check_unlocked("Launch", "launch")
+        self._restored.check()
         hostnames = [placement.hostname for placement in placements]
         self.cache.spread_turns.launch_began(lease_id)
         try:
@@ -318,6 +322,7 @@ class HostManagerCore:
 
     def _kill_orphans(self, orphans: list[PodId]) -> None:
         log.info("killing %d orphaned runs", len(orphans))
+        self._restored.note_orphans(orphans)
         try:
             self._kill([PodOnHost(pod_id) for pod_id in orphans])
         except Unavailable as error:
@@ -326,6 +331,7 @@ class HostManagerCore:
     # Callbacks on the thread of the report queue.
 
     def _take_committed(self, statuses: Sequence[PodStatus]) -> None:
+        self._restored.note_statuses(statuses)
         if self.driver.capabilities.serves_files:
             self._failure_output.take(statuses)
 
@@ -357,6 +363,7 @@ class HostManagerCore:
                         ROUNDS.add(1, {"outcome": "done" if is_done else "failed"})
                         if not is_done:
                             self._reconciling.want(scope)
+                    self._attempt("restored database", self._restored.review)
                 next_run_in_s = max(min(self.driver.next_run_in_s, self.daemons.signal_in_s), 0.0)
                 loop.rest()
                 self._background_due.wait(
@@ -391,5 +398,11 @@ class HostManagerCore:
     def _reconcile(self, scope: ReconcileScope) -> None:
         """Requests reports of the pods that storage records on hosts, and repeats kills. Answers wake the jobs that
         they change; a periodic sweep finds changes that a predecessor committed without waking the job."""
+        if not self._restored.is_open and self.driver.capabilities.list_ended is not None:
+            ended = self.driver.capabilities.list_ended()  # the end of a pod is not answered, once it was acknowledged
+            for first in range(0, len(ended), KILL_BATCH):
+                self._status_writer.commit(ended[first : first + KILL_BATCH])
         ending = self._reconciler.ask(scope, self.driver.reconcile)
         self._kill([PodOnHost(*row[:3]) for row in ending])
+        if scope is ReconcileScope.ALL:
+            self._restored.note_compared()

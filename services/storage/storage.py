@@ -43,6 +43,7 @@ from services.storage.pods.external_pods import ExternalPods
 from services.storage.pods.host_pods import HostPods
 from services.storage.pods.pods import Pods
 from services.storage.pools import Pools
+from services.storage.restored import Restorations
 from services.storage.updates.disruptions import Disruptions
 from services.storage.updates.updates import Updates
 from services.storage.volumes.volumes import Volumes
@@ -104,6 +105,7 @@ class Storage:
         self.volumes = Volumes(db)
         self.leases = Leases(db)
         self.lockdowns = Lockdowns(db)
+        self.restorations = Restorations(db)
         self.activity_reports = ActivityReports(db)
         self.watch_log = WatchLog(db)
         self.history = History(db)

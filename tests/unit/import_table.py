@@ -18,7 +18,7 @@ _REPOSITORIES = (
     "storage activity_reports admission.admission bulk_reads daemons.daemons history.history hosts.host_pools "
     "hosts.hosts hosts.maintenance hosts.mover jobs.configs jobs.job_streams jobs.job_table jobs.jobs jobs.search "
     "jobs.secrets leases lockdowns moves.migrations moves.rebalances pods.external_pods pods.host_pods pods.pods "
-    "pods.status_writes pools updates.disruptions updates.updates volumes.volumes watch_log overview"
+    "pods.status_writes pools restored updates.disruptions updates.updates volumes.volumes watch_log overview"
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _CHOOSES_HOSTS = (
@@ -426,6 +426,9 @@ MAY: dict[str, May] = {
     ),
     "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR, "peloton.extras", "services.role_settings")),
     "services.host_monitors": May(("peloton.model", "peloton.scheduling", *_HOSTMGR)),
+    "services.backup": May(
+        ("peloton.errors", "services", "workflows.attributes"), ("google", "sqlalchemy", "temporalio")
+    ),
     "services.roles": May(
         (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
     ),
@@ -440,6 +443,7 @@ MAY: dict[str, May] = {
     "cli.admin_audit": May((*_CLI, "peloton.access.audit"), _CLI_OTHERS),
     "cli.admin_deploy": May((*_CLI, "peloton.deployment"), _CLI_OTHERS),
     "cli.deployed": May((*_CLI, "peloton.deployment"), _CLI_OTHERS),
+    "cli.backup": May((*_CLI, "services.backup", "services.settings"), _CLI_OTHERS),
     "cli.up": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.local": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.demo": May((*_CLI, "services.lab.local"), _CLI_OTHERS),

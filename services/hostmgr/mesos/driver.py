@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from peloton.errors import NotFound
 from peloton.model.host_pool import AT_PAR
 from peloton.model.ids import Hostname, JobId, PodId
-from peloton.model.pod import PodShape
+from peloton.model.pod import PodShape, PodStatus
 from peloton.model.volume import VolumeRecord, VolumeState
 from peloton.ports import FrameworkRecords
 from services.hostmgr.driver import (
@@ -100,6 +100,7 @@ class MesosDriver(Callbacks):
             keeps_volumes=settings.role != ANY_ROLE,
             restart_s=AGENT_RESTART_S,
             settles_s=settings.agent_reregister_timeout_s,
+            list_ended=self._list_ended,
         )
 
     # Start and stop.
@@ -320,6 +321,18 @@ class MesosDriver(Callbacks):
 
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
         self._send([reconcile_call(pods)])
+
+    def _list_ended(self) -> list[PodStatus]:
+        """Return the ends of the pods that the master remembers, by default the last 1,000."""
+        if (master := self._master()) is None:
+            raise OSError("no Mesos master is connected")
+        tasks = self.operator.call(master, {"type": "GET_TASKS"}).get("get_tasks", {})
+        own = {"value": self.subscription.framework_id}
+        ended = [task for task in tasks.get("completed_tasks", ()) if task.get("framework_id") == own]
+        reports = [
+            report_of({"task_id": task["task_id"], **task["statuses"][-1]}) for task in ended if task.get("statuses")
+        ]
+        return [status for report in reports if (status := report.status) is not None]
 
     def _send(self, calls: Sequence[Json]) -> None:
         """Send calls. Raises OSError, also for a rejection."""

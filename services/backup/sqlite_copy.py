@@ -1,0 +1,47 @@
+"""Copies of SQLite files in use: the online backup takes committed pages of the -wal file, too."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from peloton.errors import Unavailable
+from services.storage import sqlite_files
+
+BUSY_S = 30.0
+SIDE_FILES = "-wal", "-shm", "-journal"
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a database as of one moment, into a single file; writers go on meanwhile. Raises Unavailable."""
+    if not source.is_file():
+        raise Unavailable(f"there is no database {source}")
+    target.unlink(missing_ok=True)
+    try:
+        with (
+            closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True, timeout=BUSY_S)) as from_db,
+            closing(sqlite3.connect(target)) as to_db,
+        ):
+            from_db.backup(to_db, pages=-1)  # in one step: several would begin again after each write of others
+            to_db.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.DatabaseError as error:
+        raise Unavailable(f"{source} is not copied: {error}") from error
+    sqlite_files.check(target)
+
+
+def put_back(copied: Path, target: Path) -> Path | None:
+    """Put a copy in the place of a database that no process uses; return where that is now."""
+    replaced = None
+    new = target.with_name(f"{target.name}.new")
+    copy(copied, new)
+    if target.exists():
+        replaced = target.with_name(f"{target.name}.replaced")
+        for suffix in ("", *SIDE_FILES):
+            before = target.with_name(target.name + suffix)
+            after = replaced.with_name(replaced.name + suffix)
+            after.unlink(missing_ok=True)
+            if before.exists():
+                before.rename(after)
+    new.rename(target)
+    return replaced
