@@ -10,6 +10,7 @@ import click
 
 from cli.admin_audit import audit
 from cli.admin_deploy import deploy
+from cli.admin_retention import retention
 from cli.admin_secrets import keyring, rotate_secrets
 from cli.admin_token import token
 from cli.admin_workers import worker
@@ -39,6 +40,7 @@ admin.add_command(check_store)
 admin.add_command(worker)
 admin.add_command(token)
 admin.add_command(audit)
+admin.add_command(retention)
 admin.add_command(deploy)
 admin.add_command(upgrade_schema)
 admin.add_command(keyring)

@@ -42,6 +42,7 @@ ENTRIES = {
     "logout": Entry("cli.access", "logout", "Delete the stored token."),
     "whoami": Entry("cli.access", "whoami", "Show your identity and roles."),
     "can-i": Entry("cli.access", "can_i", "Show whether you may call a method."),
+    "archive": Entry("cli.archive", "archive", "Read the archive of old jobs, pods and events."),
     "schema": Entry("cli.schema", "schema", "Print the JSON schema of job, service or pool files, for editors."),
     "examples": Entry("cli.examples", "examples", "Copy the example files into a folder."),
     "version": Entry("cli.version", "version", "Print the version."),

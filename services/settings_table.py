@@ -16,6 +16,7 @@ from services.setting_groups.hosts import HostsSettings
 from services.setting_groups.kubernetes import KubernetesSettings
 from services.setting_groups.leadership import LeadershipSettings
 from services.setting_groups.mesos import MesosSettings
+from services.setting_groups.retention import RetentionSettings
 from services.setting_groups.scheduling import SchedulingSettings
 from services.setting_groups.secrets import SecretsSettings
 from services.setting_groups.security import SecuritySettings
@@ -39,6 +40,7 @@ class Settings(
     AuditSettings,
     TelemetrySettings,
     TransportSettings,
+    RetentionSettings,
     AuroraSettings,
     WorkersSettings,
     BacklogSettings,
@@ -71,6 +73,7 @@ class Settings(
 
 SETTINGS = {spec.name: setting_of(spec) for spec in fields(Settings)}
 
+_KEPT_LONGER = "the first no more than the second, or one of them 0"
 TOGETHER = (
     Together(("qos_target_percent", "qos_hot_percent"), is_less, "the first less than the second"),
     Together(("advisor_orange_percent", "advisor_red_percent"), is_ascending, "the first no more than the second"),
@@ -82,6 +85,10 @@ TOGETHER = (
     ),
     Together(
         ("history_period_s",), lambda s: not s or 60 % s == 0, "0, or seconds that divide a minute, such as 60 or 15"
+    ),
+    *(
+        Together((f"retention_{shorter}_days", f"retention_{longer}_days"), is_ascending_or_off, _KEPT_LONGER)
+        for shorter, longer in (("pod_events", "pods"), ("pods", "jobs"), ("pod_events", "jobs"))
     ),
     Together(("retry_wait_s", "retry_wait_max_s"), is_ascending, "the first no more than the second"),
     Together(("mover_target_percent", "mover_high_percent"), is_less, "the first less than the second"),

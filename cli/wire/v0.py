@@ -25,6 +25,7 @@ __all__ = [
     "query",
     "rebalance",
     "respool",
+    "retention",
     "schedule",
     "table",
     "task",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.query import query_pb2 as query
     from peloton.api.v0.rebalance import rebalance_pb2 as rebalance
     from peloton.api.v0.respool import respool_pb2 as respool
+    from peloton.api.v0.retention import retention_pb2 as retention
     from peloton.api.v0.schedule import schedule_pb2 as schedule
     from peloton.api.v0.table import table_pb2 as table
     from peloton.api.v0.task import task_pb2 as task

@@ -33,6 +33,7 @@ import peloton.api.v0.mover.mover_pb2
 import peloton.api.v0.overview.overview_pb2
 import peloton.api.v0.rebalance.rebalance_pb2
 import peloton.api.v0.respool.svc.respool_svc_pb2
+import peloton.api.v0.retention.retention_pb2
 import peloton.api.v0.schedule.schedule_pb2
 import peloton.api.v0.short_names.job_pb2
 import peloton.api.v0.short_names.respool_pb2
@@ -80,6 +81,7 @@ ADVICE_SERVICE = ("peloton.api.v0.advice.AdviceService",)
 JOB_TABLE_SERVICE = ("peloton.api.v0.table.JobTableService",)
 OVERVIEW_SERVICE = ("peloton.api.v0.overview.OverviewService",)
 REBALANCE_SERVICE = ("peloton.api.v0.rebalance.RebalanceService",)
+RETENTION_SERVICE = ("peloton.api.v0.retention.RetentionService",)
 WORKER_VERSION_SERVICE = ("peloton.api.v0.workers.WorkerVersionService",)
 SCHEDULE_SERVICE = ("peloton.api.v0.schedule.ScheduleService",)
 HOST_SERVICE = ("peloton.api.v0.host.svc.HostService",)
@@ -111,6 +113,7 @@ SPELLINGS = (
     RESOURCE_MANAGER,
     EXPLAIN_SERVICE,
     MOVER_SERVICE,
+    RETENTION_SERVICE,
     WORKER_VERSION_SERVICE,
     HOST_SERVICE,
     HOST_SERVICE_V1,

@@ -180,6 +180,7 @@ METHODS: Mapping[str, Mapping[str, Repeat]] = MappingProxyType(
         ),
         "peloton.api.v0.explain.ExplainService": _table("JobWhy PoolWhy PoolTree PoolPlan JobPlan"),
         "peloton.api.v0.mover.MoverService": _table("Query", same="Switch"),
+        "peloton.api.v0.retention.RetentionService": _table("GetRetention"),
         "peloton.api.v0.workers.WorkerVersionService": _table(
             "QueryWorkerVersions", same="PromoteWorkerVersion", once="RollBackWorkerVersion"
         ),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.mover.mover_pb2_grpc import MoverServiceAsyncStub, MoverServiceStub
     from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceAsyncStub, OverviewServiceStub
     from peloton.api.v0.rebalance.rebalance_pb2_grpc import RebalanceServiceAsyncStub, RebalanceServiceStub
+    from peloton.api.v0.retention.retention_pb2_grpc import RetentionServiceAsyncStub, RetentionServiceStub
     from peloton.api.v0.schedule.schedule_pb2_grpc import ScheduleServiceAsyncStub, ScheduleServiceStub
     from peloton.api.v0.short_names.job_pb2_grpc import JobManagerAsyncStub, JobManagerStub
     from peloton.api.v0.short_names.respool_pb2_grpc import ResourceManagerAsyncStub, ResourceManagerStub
@@ -157,6 +158,7 @@ class Services:
     )
     migrations: Stub[MigrationServiceStub, MigrationServiceAsyncStub] = Stub(JOBMGR, "v0.migration.migration_pb2_grpc")
     mover: Stub[MoverServiceStub, MoverServiceAsyncStub] = Stub(RESMGR, "v0.mover.mover_pb2_grpc")
+    retention: Stub[RetentionServiceStub, RetentionServiceAsyncStub] = Stub(RESMGR, "v0.retention.retention_pb2_grpc")
     overview: Stub[OverviewServiceStub, OverviewServiceAsyncStub] = Stub(JOBMGR, "v0.overview.overview_pb2_grpc")
     rebalances: Stub[RebalanceServiceStub, RebalanceServiceAsyncStub] = Stub(HOSTMGR, "v0.rebalance.rebalance_pb2_grpc")
     worker_versions: Stub[WorkerVersionServiceStub, WorkerVersionServiceAsyncStub] = Stub(

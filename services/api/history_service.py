@@ -20,7 +20,7 @@ from peloton.model.times import NS_PER_S
 from services.api import usage
 from services.api.calls import Calls
 from services.api.channels import ClusterLookup
-from services.storage.history.history import HOUR_S, KEPT_S, MINUTE_S, History
+from services.storage.history.history import HOUR_S, MINUTE_S, MINUTES_KEPT_S, History
 from services.storage.pools import Pools
 
 INTERVALS_DEFAULT, INTERVALS_MAX = 500, 1_500
@@ -206,7 +206,7 @@ def check_order(start_s: int, end_s: int) -> None:
 def grid_of(start_s: int, end_s: int, step_s: int, now_s: int, series_count: int, column_count: int) -> Grid:
     """Choose the intervals. Raises InvalidArgument for intervals that are not stored, or too many for one answer."""
     check_order(start_s, end_s)
-    minutes_from_s = now_s - KEPT_S[MINUTE_S]
+    minutes_from_s = now_s - MINUTES_KEPT_S
     fits = VALUES_MAX // max(series_count * column_count * 2, 1)  # a mean and a maximum
     if step_s:
         if step_s % (MINUTE_S if step_s < HOUR_S else HOUR_S):
@@ -214,7 +214,7 @@ def grid_of(start_s: int, end_s: int, step_s: int, now_s: int, series_count: int
         if step_s < HOUR_S and start_s < minutes_from_s:
             raise InvalidArgument(
                 f"a step of {step_s} s: from {rfc3339(start_s * NS_PER_S)} on there are hours only; minutes are kept "
-                f"for {KEPT_S[MINUTE_S] // HOUR_S} hours"
+                f"for {MINUTES_KEPT_S // HOUR_S} hours"
             )
         grid = _grid(start_s, end_s, step_s)
         if grid.count > min(INTERVALS_MAX, fits):

@@ -169,7 +169,10 @@ class JobManager(RollingJobs):
         """Return the job; an answer with a configuration is serialized already."""
         record = await self._job(parse_known_id(request.id))
         if record is None:
-            fail = errors_pb2.JobGetRuntimeFail(id=request.id, message=f"job:{request.id.value} not found")
+            job_id = parse_known_id(request.id)
+            pruned = await self._calls.run(self._records.retention.find_pruned, job_id) if job_id else None
+            text = f"job:{request.id.value} not found" + (f": {pruned.describe()}" if pruned else "")
+            fail = errors_pb2.JobGetRuntimeFail(id=request.id, message=text)
             return job_pb2.GetResponse(error=job_pb2.GetResponse.Error(getRuntimeFail=fail))
         config = await self._configs.of(record)
         if config is None:

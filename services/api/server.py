@@ -7,9 +7,9 @@ v1alpha JobService, PodService, VolumeService, WatchService, AdminService, and R
 DisableKillTasks of the original's private InternalHostService; for other roles BulkReads and the lease of the Aurora
 bridge's publisher; health and reflection.
 
-Passed through: v0 ResourceManager and Peloton's ExplainService to the resource manager, HostService of both versions
-and Peloton's MaintenanceService, RebalanceService, AdviceService to the host manager. Other private calls of the
-original are refused by name; gRPC returns UNIMPLEMENTED for all others.
+Passed through: v0 ResourceManager, Peloton's ExplainService and RetentionService to the resource manager, HostService
+of both versions and Peloton's MaintenanceService, RebalanceService, AdviceService to the host manager. Other private
+calls of the original are refused by name; gRPC returns UNIMPLEMENTED for all others.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from peloton.api.service_names import (
     REBALANCE_SERVICE,
     RESOURCE_MANAGER,
     RESPOOL_SERVICE,
+    RETENTION_SERVICE,
     SCHEDULE_SERVICE,
     SERVED,
     TASK_MANAGER,
@@ -236,7 +237,7 @@ async def start(
 
 
 def _make_forwarding(channels: AsyncLeaderChannels, jobs: JobManager) -> ForwardedServices:
-    roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE, *MOVER_SERVICE), RESMGR)
+    roles = dict.fromkeys((*RESOURCE_MANAGER, *EXPLAIN_SERVICE, *MOVER_SERVICE, *RETENTION_SERVICE), RESMGR)
     return ForwardedServices(roles, channels, {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE})
 
 

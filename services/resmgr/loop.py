@@ -365,10 +365,10 @@ class AdmissionLoop:
 
     async def _prune_round(self) -> None:
         await asyncio.sleep(self.settings.prune_period_s)
-        upto, loop = self.state.log_cursor, asyncio.get_running_loop()
-        await loop.run_in_executor(self._storage, self._admission.prune_status_log, upto)
-        await loop.run_in_executor(self._storage, self._records.watch_log.trim)
-        await loop.run_in_executor(self._storage, self._records.host_events.prune, time.time_ns())
+        upto, loop, rows_max = self.state.log_cursor, asyncio.get_running_loop(), self.settings.pruned_rows_max
+        prune = partial(self._admission.prune_status_log, upto, rows_max)
+        while await loop.run_in_executor(self._storage, prune) == rows_max:
+            pass
 
     def _read_log(self) -> list[LogRow]:
         return read_log(self._admission, self.state.log_cursor, self.settings.log_rows_max)

@@ -107,7 +107,7 @@ class Recorder:
         finally:
             if not is_stored:
                 self._tally.give_back(counted)
-        await asyncio.to_thread(self._tidy, end_s)
+        await asyncio.to_thread(self._fold, end_s)
 
     def _store(
         self, at_s: int, amounts: dict[str, Amounts], preemptions: Mapping[str, tuple[tuple[str, int], ...]]
@@ -119,11 +119,9 @@ class Recorder:
             clusters = {}
         return self._records.add(Sample(at_s, self.period_s, amounts | clusters, preemptions))
 
-    def _tidy(self, now_s: int) -> None:
-        if self._records.fold(now_s):
-            while self._records.fold(now_s):
-                pass
-            self._records.prune(now_s)
+    def _fold(self, now_s: int) -> None:
+        while self._records.fold(now_s):
+            pass
 
 
 def pool_amounts(

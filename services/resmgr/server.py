@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import grpc.aio
@@ -67,12 +67,13 @@ async def serve(
     workflows: ExplainsWorkflows | None = None,
     direct_calls: bool = True,
     transport: Transport = PLAINTEXT,
+    others: Sequence[tuple[object, tuple[str, ...]]] = (),
 ) -> ResmgrServer:
     """Read memory from storage, begin to admit, and listen on ``address`` (``host:0`` picks a free port).
 
     ``host_totals`` is for the mover of host pools, ``cluster_sums`` for the recorder of time series; without it there
     is none. ``workflows`` is for explanations. Without ``direct_calls`` only other roles may call
-    public services.
+    public services. ``others`` are further servicers of the leader, with the names of their services.
     """
     loop = AdmissionLoop(storage, lifecycles, capacity_source, settings)
     pools = PoolService(loop, storage.pools, storage.jobs)
@@ -104,6 +105,8 @@ async def serve(
         )
         add_under_all_names(server, MoverService(mover, storage.mover), MOVER_SERVICE)
         mover.start()
+    for servicer, names in others:
+        add_under_all_names(server, servicer, names)
     port = transport.bind(server, address)
     await server.start()
     PoolGauges(lambda: loop.state)

@@ -22,6 +22,7 @@ class LoopSettings:
     admitted_pods_max: int = 5_000  # in one cycle
     enqueued_pods_max: int = 50_000  # in one call
     log_rows_max: int = 20_000  # in one read
+    pruned_rows_max: int = 5_000  # of the log of ended pods, in one transaction
     preempts: bool = True
     preemption_period_s: float = 60.0  # between rounds of preemption
     sustained_over_count: int = 5  # consecutive rounds above its entitlement after which a pool is preempted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from peloton.api.service_names import RETENTION_SERVICE
 from peloton.lifecycle.worker_ramp import Promotion
 from services.leading import Leading
 from services.roles.shared import Shared, as_candidate, host_managers_of, lead_role, make_sweep, opening_wakers
@@ -13,6 +14,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     from services.missing_workflows import MissingWorkflows
     from services.resmgr import server
     from services.resmgr.settings import LoopSettings, RecorderSettings, mover_settings
+    from services.retention.composition import open_retention, open_service
     from services.temporal_watch import TemporalWatch
     from services.worker_versions import VersionController
     from services.workflow_restarter import WorkflowRestarter
@@ -30,6 +32,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
     async with opening_wakers(shared) as wakers:
 
         async def lead() -> Leading:
+            retention = open_retention(shared.storage, settings)
             running = await server.serve(
                 shared.storage,
                 wakers.jobs,
@@ -43,10 +46,12 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
                 workflows=TemporalWatch(shared.temporal),
                 direct_calls=settings.direct_calls,
                 transport=shared.channels.transport,
+                others=[(open_service(retention, shared.storage, settings), RETENTION_SERVICE)],
             )
             sweep = make_sweep(shared, wakers)
             await sweep.once()  # wake-ups of admitted pods may have died with a predecessor
             sweep.start()
+            retention.start()
             stored = shared.storage
             missing = MissingWorkflows(shared.temporal, stored.wakes.count_settled, stored.jobs.active_ids)
             versions = VersionController(shared.temporal, promotion)
@@ -55,6 +60,7 @@ async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
             )
 
             async def end() -> None:
+                await retention.close()
                 await sweep.close()
                 await restarter.close()
                 await versions.close()

@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.api.convert import JOB_STATE_NUMBERS, JOB_TYPE_NUMBERS
+from peloton.lifecycle.retention import PODS
 from peloton.model.host_pool import DEFAULT_HOST_POOL
 from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.job import JobState, JobType
@@ -141,8 +142,9 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "job with other pod counts",
         "job",
-        "the counts of a batch job that has ended equal its pods by state",
+        "the counts of a batch job that has ended equal its pods by state, until retention has deleted these",
         f"{_IS_BATCH} AND {_ENDED} AND {_no('job_wake', 'job_wake.job_id = job.job_id')}"  # noqa: S608
+        f" AND job.completed_ns > coalesce((SELECT ended_ns FROM retention_progress WHERE name = '{PODS}'), -1)"
         " AND EXISTS (SELECT 1 FROM {counts} AS each WHERE CAST(each.value AS BIGINT) <>"
         " (SELECT count(*) FROM pod WHERE pod.job_id = job.job_id AND pod.state = CAST(each.key AS SMALLINT)))",
     ),

@@ -44,6 +44,7 @@ from services.storage.pods.host_pods import HostPods
 from services.storage.pods.pods import Pods
 from services.storage.pools import Pools
 from services.storage.restored import Restorations
+from services.storage.retention.records import RetentionRecords
 from services.storage.updates.disruptions import Disruptions
 from services.storage.updates.updates import Updates
 from services.storage.volumes.volumes import Volumes
@@ -109,6 +110,7 @@ class Storage:
         self.activity_reports = ActivityReports(db)
         self.watch_log = WatchLog(db)
         self.history = History(db)
+        self.retention = RetentionRecords(db)
         self.overview = Overview(db)
         self.audit = AuditLog(db)
 

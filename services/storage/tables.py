@@ -18,6 +18,7 @@ import services.storage.history.tables
 import services.storage.hosts.tables
 import services.storage.jobs.tables
 import services.storage.moves.tables
+import services.storage.retention.tables
 import services.storage.updates.tables
 import services.storage.volumes.tables  # noqa: F401 - more tables of the same metadata
 
@@ -31,6 +32,7 @@ _FLOAT: Any = sa.Double
 FINISHED_STATES = (4, 5, 6, 9)
 """Numbers of JOB_TERMINAL, fixed here because an index contains them."""
 _ACTIVE = sa.text("state not in (4, 5, 6, 9)")
+_HAS_ENDED = sa.text("completed_ns > 0")
 OWNER_INDEXED_MAX = 200
 """Maximum length of indexed owners in characters: PostgreSQL limits index entries to 2.7 kB."""
 SHORT_OWNER = f"length(owning_team) <= {OWNER_INDEXED_MAX}"
@@ -45,6 +47,7 @@ class Job(SQLModel, table=True):
     __table_args__ = (
         sa.Index("ix_job_active", "job_id", postgresql_where=_ACTIVE, sqlite_where=_ACTIVE),
         sa.Index("ix_job_created", "created_ns"),
+        sa.Index("ix_job_ended", "completed_ns", "job_id", postgresql_where=_HAS_ENDED, sqlite_where=_HAS_ENDED),
         sa.Index("ix_job_name", "name", postgresql_using="hash"),  # a hash takes names of any length
         # Indexes for paged listings of jobs.
         sa.Index("ix_job_pool", "respool_id", "created_ns", "job_id", "state"),  # covers counts
@@ -353,3 +356,6 @@ VOLUME = METADATA.tables["volume"]
 DAEMON_HOST = METADATA.tables["daemon_host"]
 HISTORY_SAMPLE = METADATA.tables["history_sample"]
 HISTORY_PAGE = METADATA.tables["history_page"]
+RETENTION_PROGRESS = METADATA.tables["retention_progress"]
+ARCHIVE_OBJECT = METADATA.tables["archive_object"]
+PRUNED_JOB = METADATA.tables["pruned_job"]

@@ -21,8 +21,6 @@ from services.storage.tables import COUNTER, JOB, POD, WATCH_CANCEL, WATCH_LOG
 
 WATCH_SEQ = "watch_log"
 THE_JOB = -1
-CHANGES_KEPT = 1_000_000
-"""Number of changes kept; disconnected watchers can resume while the changes that they missed are kept."""
 CANCELS_KEPT_NS = 60 * 10**9
 PUBLISHED_SEQ = "published events"
 _SERVICE = JOB_TYPE_NUMBERS[JobType.SERVICE]
@@ -47,12 +45,15 @@ class WatchLog(Repository):
         oldest = conn.execute(sa.select(sa.func.min(WATCH_LOG.c.seq))).scalar()
         return newest + 1 if oldest is None else oldest, newest
 
-    def trim(self) -> None:
-        """Delete changes older than the last CHANGES_KEPT."""
-        self.prune(self.bounds()[1] - CHANGES_KEPT)
+    def trim(self, kept: int, limit: int) -> int:
+        """Delete up to ``limit`` of the changes before the last ``kept``; returns their number."""
+        oldest, newest = self.bounds()
+        return self.prune(min(newest - kept, oldest + limit - 1))
 
-    def prune(self, upto_seq: int) -> None:
-        self._db.write(lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)))
+    def prune(self, upto_seq: int) -> int:
+        return self._db.write(
+            lambda conn: conn.execute(sa.delete(WATCH_LOG).where(WATCH_LOG.c.seq <= upto_seq)).rowcount
+        )
 
     def read_published(self) -> int:
         """Return the number up to which changes have been published as events; 0: none."""

@@ -89,7 +89,7 @@ class SimulatedResmgr:
     def read_log(self) -> None:
         rows = self._admission.status_log(self.state.log_cursor, LOOP.log_rows_max)
         self.is_dirty |= self.state.apply_log(rows)
-        self._admission.prune_status_log(self.state.log_cursor)
+        self._admission.prune_status_log(self.state.log_cursor, LOOP.pruned_rows_max)
 
     def set_capacity(self) -> None:
         self.is_dirty |= self.state.set_capacity(*self._hosts.capacity(), host_pools=self._hosts.host_pools())

@@ -322,6 +322,13 @@ MAY: dict[str, May] = {
         (*_MEASURES, *_INSIDE, *_STORED, *_SERVES, "peloton.scheduling", "services.settings", "services.ticks"),
         ("google", "grpc", "numpy", "opentelemetry"),
     ),
+    "services.retention": May(
+        (
+            *("peloton.api", "peloton.errors", "peloton.extras", "peloton.lifecycle.retention", "peloton.model"),
+            *("services.settings", "services.storage.storage", "services.storage.retention", "services.ticks"),
+        ),
+        ("duckdb", "obstore", "opentelemetry", "orjson", "zstandard"),
+    ),
     "services.hostmgr": May(
         (
             *_MEASURES,
@@ -448,6 +455,10 @@ MAY: dict[str, May] = {
     "cli.local": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.demo": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.top": May(_CLI, (*_CLI_OTHERS, "textual")),
+    "cli.archive": May(
+        (*_CLI, *(f"services.retention.{name}" for name in ("archive", "query")), "services.settings"),
+        _CLI_OTHERS,
+    ),
     "cli.admin_secrets": May((*_CLI, "services.secret_rotation", "services.secrets.keyring"), _CLI_OTHERS),
     "cli.check_store": May((*_CLI, "services.runtime"), _CLI_OTHERS),
     "cli.upgrade_schema": May((*_CLI, "services.runtime"), _CLI_OTHERS),

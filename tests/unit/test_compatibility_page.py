@@ -29,7 +29,7 @@ OURS = (
         "MOVER",
         "OVERVIEW",
     ),
-    *("REBALANCE", "SCHEDULE", "WORKER_VERSION"),
+    *("REBALANCE", "RETENTION", "SCHEDULE", "WORKER_VERSION"),
 )
 """Services of this project alone, by their constants without ``_SERVICE``."""
 SECTION = re.compile(r"^### .*?(?=^##|\Z)", re.MULTILINE | re.DOTALL)

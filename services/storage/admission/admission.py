@@ -24,7 +24,7 @@ from services.storage.admission.gang_requeues import requeue_gang
 from services.storage.admission.queue import join_ranges, leave_queue, mark_pending, queueable, refuse
 from services.storage.admission.requeues import back_off, requeue_pods
 from services.storage.admission.snapshot import read_held, read_snapshot, runs_of
-from services.storage.engine import Repository, lock_jobs, reading
+from services.storage.engine import Repository, lock_jobs, reading, writing
 from services.storage.jobs.configs import shape_runs
 from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.scope import INITIALIZED, PENDING, Span, within
@@ -184,6 +184,10 @@ class Admission(Repository):
             for row in conn.execute(query)
         ]
 
-    def prune_status_log(self, upto: int) -> int:
-        statement = sa.delete(STATUS_LOG).where(STATUS_LOG.c.seq <= upto)
-        return self._db.write(lambda conn: conn.execute(statement).rowcount)
+    @writing
+    def prune_status_log(self, conn: sa.Connection, upto: int, limit: int) -> int:
+        """Delete up to about ``limit`` of the rows up to a number; returns how many."""
+        oldest = conn.execute(sa.select(sa.func.min(STATUS_LOG.c.seq))).scalar()
+        if oldest is None:
+            return 0
+        return conn.execute(sa.delete(STATUS_LOG).where(STATUS_LOG.c.seq <= min(upto, oldest + limit - 1))).rowcount

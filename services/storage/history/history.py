@@ -21,11 +21,8 @@ from services.storage.tables import HISTORY_PAGE, HISTORY_SAMPLE
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 SPAN_S = {MINUTE_S: HOUR_S, HOUR_S: DAY_S}
 """Step in seconds -> time span of one page, in seconds."""
-KEPT_S = {MINUTE_S: DAY_S + HOUR_S, HOUR_S: 366 * DAY_S}
-"""Step in seconds -> retention of its pages, in seconds."""
+MINUTES_KEPT_S = DAY_S + HOUR_S
 SERIES_PER_WRITE = 100
-PRUNED_MAX = 2_000
-"""Maximum number of pages deleted in one transaction."""
 _PAGE = HISTORY_PAGE.c
 
 
@@ -60,16 +57,17 @@ class History(Repository):
         self._db.write(lambda conn: conn.execute(done))
         return True
 
-    def prune(self, now_s: int) -> None:
-        """Delete pages beyond their retention."""
+    def prune(self, now_s: int, hours_kept_s: int, limit: int) -> int:
+        """Delete up to ``limit`` pages that are too old, minutes first; returns their number. 0 seconds: hours stay."""
         key = sa.tuple_(_PAGE.series, _PAGE.step_s, _PAGE.start_s)
-        for step_s, kept_s in KEPT_S.items():
+        deleted = 0
+        for step_s, kept_s in ((MINUTE_S, MINUTES_KEPT_S), (HOUR_S, hours_kept_s)):
+            if not kept_s or deleted == limit:
+                continue
             is_old = sa.and_(_PAGE.step_s == step_s, _PAGE.start_s <= now_s - kept_s - SPAN_S[step_s])
-            some = sa.select(_PAGE.series, _PAGE.step_s, _PAGE.start_s).where(is_old).limit(PRUNED_MAX)
-            while (
-                self._db.write(partial(_delete, statement=sa.delete(HISTORY_PAGE).where(key.in_(some)))) == PRUNED_MAX
-            ):
-                pass
+            some = sa.select(_PAGE.series, _PAGE.step_s, _PAGE.start_s).where(is_old).limit(limit - deleted)
+            deleted += self._db.write(partial(_delete, statement=sa.delete(HISTORY_PAGE).where(key.in_(some))))
+        return deleted
 
     def list_names(self, prefix: str, step_s: int, start_s: int, end_s: int) -> list[str]:
         """List series with this prefix that have intervals in ``start_s <= t < end_s``, sorted."""

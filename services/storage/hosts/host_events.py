@@ -15,8 +15,7 @@ import sqlalchemy as sa
 
 from peloton.lifecycle.host_events import TEXT_MAX
 from peloton.model.host_event import HostEvent, HostEventKind
-from peloton.model.times import NS_PER_S
-from services.storage.engine import Repository, take_numbers
+from services.storage.engine import Repository, reading, take_numbers, writing
 from services.storage.hosts.tables import BEGIN_AND_END, HAS_LEFT
 from services.storage.mapper import Mapper
 from services.storage.tables import CLUSTER_HOST, COUNTER, HOST, HOST_EVENT
@@ -25,11 +24,8 @@ HOST_EVENTS_SEQ = "host events"
 EVENTS_PER_HOST_MAX = 200
 EVENTS_MAX = 1_000_000
 """Maximum number of events kept for all hosts together."""
-KEPT_S = 30 * 86_400
-PRUNED_MAX = 2_000
-"""Maximum number of events deleted in one transaction."""
 CROWDED_MAX = 100
-"""Maximum number of hosts with surplus events per transaction."""
+"""Maximum number of hosts whose surplus events one query looks for."""
 ADDED_MAX = 500
 """Maximum number of events written in one transaction of ``add``, and of hosts in one statement."""
 _EVENT = HOST_EVENT.c
@@ -78,22 +74,32 @@ class HostEvents(Repository):
 
         return self._db.read(work)
 
-    def prune(self, now_ns: int) -> None:
-        """Delete events that are too old or beyond the maximum per host or in total."""
-        newest = sa.select(COUNTER.c.value).where(COUNTER.c.name == HOST_EVENTS_SEQ)
-        upto = self._db.read(lambda conn: int(conn.execute(newest).scalar_one())) - EVENTS_MAX
-        oldest = sa.select(_EVENT.seq).order_by(_EVENT.seq).limit(PRUNED_MAX).subquery()
-        is_old = sa.or_(_EVENT.seq <= upto, _EVENT.at_ns < now_ns - KEPT_S * NS_PER_S)
-        while self._delete(sa.and_(_EVENT.seq.in_(sa.select(oldest.c.seq)), is_old)) == PRUNED_MAX:
-            pass
-        crowded = sa.select(_EVENT.hostname).group_by(_EVENT.hostname).having(sa.func.count() > EVENTS_PER_HOST_MAX)
-        hosts = self._db.read(lambda conn: sorted(conn.execute(crowded).scalars()))
-        for start in range(0, len(hosts), CROWDED_MAX):
-            while self._delete(_EVENT.seq.in_(_surplus(hosts[start : start + CROWDED_MAX]))) == PRUNED_MAX:
-                pass
+    @reading
+    def list_old(self, conn: sa.Connection, before_ns: int, limit: int) -> list[HostEvent]:
+        """Return events to delete, in their order: those from before a time or beyond the maximum in total, or else
+        those beyond the maximum of their host."""
+        newest = conn.execute(sa.select(COUNTER.c.value).where(COUNTER.c.name == HOST_EVENTS_SEQ)).scalar_one()
+        is_old = sa.or_(_EVENT.seq <= newest - EVENTS_MAX, _EVENT.at_ns < before_ns)
+        oldest = sa.select(_EVENT.seq).order_by(_EVENT.seq).limit(limit).subquery()
+        chosen = sa.and_(_EVENT.seq.in_(sa.select(oldest.c.seq)), is_old)
+        found = list(conn.execute(sa.select(HOST_EVENT).where(chosen).order_by(_EVENT.seq)))
+        if not found:
+            crowded = sa.select(_EVENT.hostname).group_by(_EVENT.hostname).having(sa.func.count() > EVENTS_PER_HOST_MAX)
+            hosts = list(conn.execute(crowded.order_by(_EVENT.hostname).limit(CROWDED_MAX)).scalars())
+            surplus = sa.select(HOST_EVENT).where(_EVENT.seq.in_(_surplus(hosts))).order_by(_EVENT.seq).limit(limit)
+            found = list(conn.execute(surplus))
+        return [_EVENTS.record(row) for row in found]
 
-    def _delete(self, chosen: sa.ColumnElement[bool]) -> int:
-        return self._db.write(lambda conn: conn.execute(sa.delete(HOST_EVENT).where(chosen)).rowcount)
+    @reading
+    def count_old(self, conn: sa.Connection, before_ns: int, limit: int) -> int:
+        """Count events from before a time, up to ``limit``; events are in the order of their times, nearly."""
+        some = sa.select(_EVENT.at_ns).order_by(_EVENT.seq).limit(limit).subquery()
+        counting = sa.select(sa.func.count()).select_from(some).where(some.c.at_ns < before_ns)
+        return int(conn.execute(counting).scalar_one())
+
+    @writing
+    def forget(self, conn: sa.Connection, seqs: Sequence[int]) -> int:
+        return conn.execute(sa.delete(HOST_EVENT).where(_EVENT.seq.in_(seqs))).rowcount
 
 
 def _select_open() -> sa.Select[Any]:
@@ -120,7 +126,7 @@ def _surplus(hostnames: Sequence[str]) -> sa.Select[Any]:
     """Select the events of these hosts beyond the newest EVENTS_PER_HOST_MAX."""
     number = sa.func.row_number().over(partition_by=_EVENT.hostname, order_by=_EVENT.seq.desc()).label("number")
     ranked = sa.select(_EVENT.seq, number).where(_EVENT.hostname.in_(hostnames)).subquery()
-    return sa.select(ranked.c.seq).where(ranked.c.number > EVENTS_PER_HOST_MAX).limit(PRUNED_MAX)
+    return sa.select(ranked.c.seq).where(ranked.c.number > EVENTS_PER_HOST_MAX)
 
 
 def record(conn: sa.Connection, events: Iterable[HostEvent | None]) -> None:

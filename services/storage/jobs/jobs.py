@@ -31,6 +31,7 @@ from peloton.ports import SecretStore
 from services.storage.codec import job_record
 from services.storage.engine import Database, Repository, lock_job, reading
 from services.storage.jobs.configs import OverrideRows, insert_config, read_config
+from services.storage.jobs.deletion import forget_instances, forget_jobs
 from services.storage.jobs.rows import grown_config, hold_job, insert_alone, store_growth
 from services.storage.jobs.secrets import Sent, carry_secrets, forget_elsewhere
 from services.storage.jobs.settling import apply, create_and_apply, read_pending, roll_up_part, take_back
@@ -38,21 +39,10 @@ from services.storage.jobs.steering import START_MESSAGE, steer_job, steer_pods,
 from services.storage.jobs.wakes import IS_UPDATING, mark_seen
 from services.storage.ranges import CHUNK_PODS, pod_spans
 from services.storage.tables import (
-    CLUSTER_BINDING,
-    DAEMON_HOST,
-    DISRUPTION,
     FINISHED_STATES,
+    IS_ACTIVE,
     JOB,
-    JOB_CONFIG,
-    JOB_SECRET,
-    JOB_WAKE,
-    OVERRIDE,
-    POD,
-    POD_CONTAINERS,
     POD_EVENT,
-    UPDATE,
-    UPDATE_EVENT,
-    VOLUME,
 )
 from services.storage.updates.rows import hold_version, read_update, write_update
 from services.storage.watch_log import note_job
@@ -104,13 +94,13 @@ class Jobs(Repository):
 
     def active_ids(self) -> list[JobId]:
         """Return jobs that have not ended, and services with an active update."""
-        active = sa.or_(JOB.c.state.not_in(FINISHED_STATES), IS_UPDATING)
+        active = sa.or_(IS_ACTIVE, IS_UPDATING)
         query = sa.select(JOB.c.job_id).where(active, JOB.c.state != _DELETED).order_by(JOB.c.job_id)
         return self._db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
 
     def active_in_pool(self, respool_id: str, limit: int) -> list[JobId]:
         """Return the first jobs of a pool, by id, that have not ended."""
-        mine = sa.and_(JOB.c.respool_id == respool_id, JOB.c.state.not_in(FINISHED_STATES))
+        mine = sa.and_(JOB.c.respool_id == respool_id, IS_ACTIVE)
         query = sa.select(JOB.c.job_id).where(mine).order_by(JOB.c.job_id).limit(limit)
         return self._db.read(lambda conn: [JobId(job_id) for job_id in conn.execute(query).scalars()])
 
@@ -299,9 +289,8 @@ class Jobs(Repository):
 
         def forget_chunk(conn: sa.Connection, start: int) -> bool:
             is_there = _hold_deleted(conn, job_id)
-            for table in (POD_EVENT, POD_CONTAINERS, OVERRIDE, DAEMON_HOST, POD) if is_there else ():
-                chunk = table.c.instance_id.between(start, start + CHUNK_PODS - 1)
-                conn.execute(sa.delete(table).where(table.c.job_id == job_id, chunk))
+            if is_there:
+                forget_instances(conn, [job_id], start, CHUNK_PODS)
             return is_there
 
         instance_count = self._db.write(mark)
@@ -311,14 +300,8 @@ class Jobs(Repository):
             on_chunk(start + CHUNK_PODS)
 
         def forget(conn: sa.Connection) -> None:
-            if not _hold_deleted(conn, job_id):
-                return
-            updates = sa.select(UPDATE.c.update_id).where(UPDATE.c.job_id == job_id)
-            conn.execute(sa.delete(UPDATE_EVENT).where(UPDATE_EVENT.c.update_id.in_(updates)))
-            for table in (UPDATE, DISRUPTION, JOB_CONFIG, JOB_SECRET, JOB_WAKE, JOB):
-                conn.execute(sa.delete(table).where(table.c.job_id == job_id))
-            conn.execute(sa.delete(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id == job_id))
-            conn.execute(sa.delete(VOLUME).where(VOLUME.c.job_id == job_id, VOLUME.c.host == ""))  # no data
+            if _hold_deleted(conn, job_id):
+                forget_jobs(conn, [job_id])
 
         self._db.write(forget)
         forget_elsewhere(self._store, job_id)

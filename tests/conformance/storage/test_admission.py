@@ -188,7 +188,8 @@ def test_the_log_reports_what_ended_in_order(storage: Storage) -> None:
     log = storage.admission.status_log(0, 10)
     assert [(1, job_id, 2, 1, S), (2, job_id, 0, 1, F), (3, job_id, 1, 1, F)] == log
     assert log[1:2] == storage.admission.status_log(1, 1)
-    assert 2 == storage.admission.prune_status_log(2)
+    assert 1 == storage.admission.prune_status_log(2, 1)
+    assert 1 == storage.admission.prune_status_log(2, 5)
     assert log[2:] == storage.admission.status_log(0, 10)
     assert 3 == storage.admission.snapshot().log_cursor
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 import sqlalchemy as sa
 
 from peloton.model.history import Column, Preemption, Quantity, Sample, Series
-from services.storage.history import history
-from services.storage.history.history import DAY_S, HOUR_S, KEPT_S, MINUTE_S, SERIES_PER_WRITE, SPAN_S
+from services.storage.history.history import DAY_S, HOUR_S, MINUTE_S, MINUTES_KEPT_S, SERIES_PER_WRITE, SPAN_S
 from services.storage.storage import Storage
 from services.storage.tables import HISTORY_PAGE, HISTORY_SAMPLE
 
@@ -164,20 +162,19 @@ def test_many_series_are_folded_in_bounded_writes(storage: Storage) -> None:
     assert set(names) == storage.history.read(names, HOUR_S, T0, T0 + HOUR_S).keys()
 
 
-def test_old_pages_are_forgotten(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages of each step are deleted by an age of their own, in as many transactions as needed. A page is deleted when
-    all of it is too old."""
-    monkeypatch.setattr(history, "PRUNED_MAX", 1)
+def test_old_pages_are_forgotten(storage: Storage) -> None:
+    """Pages of each step are deleted by an age of their own, at most as many at a time as wanted. A page is deleted
+    when all of it is too old; 0 seconds keep hours for ever."""
     for hour in range(4):
         storage.history.add(sample(T0 + hour * HOUR_S, 1))
         storage.history.fold(T0 + (hour + 1) * HOUR_S)
     assert (0, 4 * 2 + 2) == counts(storage)
+    prune, hours_s = storage.history.prune, 366 * DAY_S
 
-    storage.history.prune(T0 + KEPT_S[MINUTE_S] + SPAN_S[MINUTE_S] - 1)
-    assert (0, 4 * 2 + 2) == counts(storage)
-    storage.history.prune(T0 + KEPT_S[MINUTE_S] + 2 * HOUR_S)
+    assert 0 == prune(T0 + MINUTES_KEPT_S + SPAN_S[MINUTE_S] - 1, hours_s, 9)
+    assert [3, 1, 0] == [prune(T0 + MINUTES_KEPT_S + 2 * HOUR_S, hours_s, 3) for _ in range(3)]
     assert (0, 2 * 2 + 2) == counts(storage)
-    storage.history.prune(T0 + KEPT_S[HOUR_S] + SPAN_S[HOUR_S] - 1)
-    assert (0, 2) == counts(storage)
-    storage.history.prune(T0 + KEPT_S[HOUR_S] + SPAN_S[HOUR_S])
+    assert [4, 0] == [prune(T0 + hours_s + SPAN_S[HOUR_S] - 1, hours_s, 9) for _ in range(2)]
+    assert 0 == prune(T0 + hours_s + SPAN_S[HOUR_S], 0, 9)
+    assert 2 == prune(T0 + hours_s + SPAN_S[HOUR_S], hours_s, 9)
     assert (0, 0) == counts(storage)

@@ -369,8 +369,8 @@ class MemoryAdmission(_Repository):
         begin = max(after_seq + 1 - self._rows.log_first, 0)
         return self._rows.log[begin : begin + limit]
 
-    def prune_status_log(self, upto: int) -> int:
-        gone = min(max(upto + 1 - self._rows.log_first, 0), len(self._rows.log))
+    def prune_status_log(self, upto: int, limit: int) -> int:
+        gone = min(max(upto + 1 - self._rows.log_first, 0), len(self._rows.log), limit)
         del self._rows.log[:gone]
         self._rows.log_first += gone
         return gone

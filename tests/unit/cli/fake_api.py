@@ -43,6 +43,7 @@ SERVICES = {
     "audit": service_names.AUDIT_SERVICE[0],
     "advice": service_names.ADVICE_SERVICE[0],
     "overview": service_names.OVERVIEW_SERVICE[0],
+    "retention": service_names.RETENTION_SERVICE[0],
     "worker_versions": service_names.WORKER_VERSION_SERVICE[0],
     "rebalances": service_names.REBALANCE_SERVICE[0],
     "schedules": service_names.SCHEDULE_SERVICE[0],

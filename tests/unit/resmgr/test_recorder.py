@@ -45,11 +45,10 @@ def cpu(quantity: Quantity) -> Column:
 
 @dataclass
 class Records:
-    """A store that keeps samples, and the times at which it was pruned."""
+    """A store that keeps samples."""
 
     samples: list[Sample] = field(default_factory=list)
     hours: int = 0  # hours that are over and not folded
-    pruned: list[int] = field(default_factory=list)
     fault: Exception | None = None
 
     def add(self, sample: Sample) -> bool:
@@ -62,9 +61,6 @@ class Records:
     def fold(self, now_s: int) -> bool:
         self.hours -= 1
         return self.hours >= 0
-
-    def prune(self, now_s: int) -> None:
-        self.pruned.append(now_s)
 
 
 def recorder_of(world: World, records: Records, tally: Tally) -> Recorder:
@@ -140,15 +136,13 @@ async def test_what_is_not_stored_is_in_the_next_sample(world: World) -> None:
     assert 3 == records.samples[1].amounts[pool_series(pool)][Column(Quantity.ADMITTED)]
 
 
-async def test_hours_are_folded_and_old_pages_forgotten(world: World) -> None:
-    """All past hours are folded, even after an outage; old pages are searched only then."""
+async def test_hours_are_folded(world: World) -> None:
+    """All past hours are folded, even after an outage."""
     records = Records(hours=2)
-    recorder = recorder_of(world, records, Tally())
 
-    await recorder.record(T0 + 60)
-    assert (-1, [T0 + 60]) == (records.hours, records.pruned)
-    await recorder.record(T0 + 120)
-    assert [T0 + 60] == records.pruned
+    await recorder_of(world, records, Tally()).record(T0 + 60)
+
+    assert -1 == records.hours
 
 
 async def test_pools_have_no_sample_before_the_capacity_is_known(world: World) -> None:

@@ -16,6 +16,7 @@ depends_on = None
 
 TABLES = (
     do.table("activity_report", "worker", worker=TEXT, told_ns=BIG, activity_count=INT, activities=TEXT),
+    do.table("archive_object", "object_id", object_id=SEQ, name=TEXT, written_ns=BIG),
     do.table(
         "audit",
         "seq",
@@ -101,6 +102,7 @@ TABLES = (
         waiting_for=TEXT,
     ),
     do.table("pod_containers", "job_id instance_id", job_id=UUID, instance_id=BIG, run_id=BIG, containers=TEXT),
+    do.table("pruned_job", "job_id", do.WITHOUT_ROWID, job_id=UUID, object_id=BIG, pruned_ns=BIG),
     do.table(
         "rebalance",
         "cluster",
@@ -130,6 +132,18 @@ TABLES = (
         ended_ns=BIG,
     ),
     do.table(
+        "retention_progress",
+        "name",
+        name=TEXT,
+        ended_ns=BIG,
+        job_id=TEXT,
+        instance_id=BIG,
+        deleted_count=BIG,
+        archived_bytes=BIG,
+        ran_ns=BIG,
+        note=TEXT,
+    ),
+    do.table(
         "volume",
         "volume_id",
         volume_id=UUID,
@@ -157,7 +171,7 @@ COLUMNS = {
     "lease": {"epoch": BIG_ZERO},
     "job_update": {"progressed_ns": BIG_ZERO, "stalled_ns": BIG_ZERO, "stall_cause": NO_TEXT},
 }
-COUNTERS = "audit", "migration", "host pools", "host pool mover", "rebalance", "host events"
+COUNTERS = "audit", "migration", "host pools", "host pool mover", "rebalance", "host events", "archive objects"
 
 
 def upgrade() -> None:
@@ -178,6 +192,7 @@ def _create_indexes() -> None:
     do.create_index("ix_host_event_left", "host_event", "hostname seq", where="kind = 'LEFT'")
     kinds = "kind in ('CORDONED', 'UNCORDONED', 'RESERVED', 'GIVEN_BACK')"
     do.create_index("ix_host_event_open", "host_event", "cluster hostname kind seq", where=kinds)
+    do.create_index("ix_job_ended", "job", "completed_ns job_id", where="completed_ns > 0")
     do.create_index("ix_job_owner", "job", "owning_team created_ns", where="length(owning_team) <= 200")
     do.create_index("ix_job_state", "job", "state created_ns")
     do.create_index("ix_job_type", "job", "type created_ns", where="type <> 0")
@@ -185,12 +200,13 @@ def _create_indexes() -> None:
     op.drop_index("ix_job_pool", "job", if_exists=True)
     do.create_index("ix_job_pool", "job", "respool_id created_ns job_id state")
     do.create_index("ix_job_wake_due", "job_wake", "due_ns job_id")
+    do.create_index("ix_pruned_job_age", "pruned_job", "pruned_ns")
     do.create_index("ix_volume_job", "volume", "job_id")
 
 
 def downgrade() -> None:
     job_labels.drop(op.get_bind())
-    for name in ("ix_job_owner", "ix_job_pool", "ix_job_state", "ix_job_type"):
+    for name in ("ix_job_ended", "ix_job_owner", "ix_job_pool", "ix_job_state", "ix_job_type"):
         op.drop_index(name, "job")
     do.drop_tables(TABLES)
     for table in ("cluster_host", "host", "job_update"):
