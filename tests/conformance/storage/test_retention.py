@@ -398,7 +398,7 @@ def test_queries_follow_the_index_of_ends(storage: Storage) -> None:
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_new_leader_reads_nothing_of_ended_jobs(storage: Storage) -> None:
     """The memory of resource managers and host managers is read from jobs that live: in SQLite's steps it costs the
-    same beside ten times as many ended ones."""
+    same next to ten times as many ended ones."""
     world.a_running_job(storage, 3)
 
     def start() -> None:
