@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
@@ -13,6 +14,8 @@ from urllib.parse import unquote, urlsplit
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.extras import require_extra
 
+RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
+"""Retries of one call; what still fails is tried again in the next round of retention."""
 LIST_CHUNK = 1_000
 """Number of names that are fetched at a time."""
 
@@ -104,7 +107,7 @@ class ObjectStore:
 
         self._url = url
         try:
-            self._store: Any = obstore.store.from_url(url)
+            self._store: Any = obstore.store.from_url(url, retry_config=RETRIES)
         except Exception as error:  # of obstore, whose errors have no common class here
             raise InvalidArgument(f"archive {url} cannot be opened: {error}") from error
 

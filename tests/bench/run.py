@@ -34,6 +34,7 @@ from tests.bench.prefetch import roll_prefetch
 from tests.bench.pressure import pressure
 from tests.bench.reads import reads
 from tests.bench.rebalance import rebalance
+from tests.bench.retention import retention, retention_postgres
 from tests.bench.rollout import roll_100x90, roll_9000
 from tests.bench.sandbox import sandbox
 from tests.bench.storm import storm
@@ -78,6 +79,8 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "reads": reads,
     "job-table": job_table,
     "job-table-postgres": job_table_postgres,
+    "retention": retention,
+    "retention-postgres": retention_postgres,
     "drain-50": drain_50,
     "roll-9000": roll_9000,
     "roll-100x90": roll_100x90,

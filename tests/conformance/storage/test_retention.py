@@ -415,7 +415,7 @@ def test_a_new_leader_reads_nothing_of_ended_jobs(storage: Storage) -> None:
     assert steps[1] < 1.1 * steps[0], steps
 
 
-async def test_deletion_beside_writers(open_storage: Callable[[], Storage], clock: world.Clock) -> None:
+async def test_deletion_among_writers(open_storage: Callable[[], Storage], clock: world.Clock) -> None:
     """Jobs that are created and end meanwhile, in another thread, lose nothing, and all old ones go."""
     storage, other = open_storage(), open_storage()
     old = [an_ended_job(storage, 1) for _ in range(12)]

@@ -41,7 +41,7 @@ STEPS = (POD_EVENTS, PODS, JOBS)
 NOW = 100 * DAY_NS
 
 
-def ended(
+def a_job(
     at_ns: int = DAY_NS,
     count: int = 3,
     kind: JobType = JobType.BATCH,
@@ -112,11 +112,11 @@ def test_a_step_deletes_each_record_that_is_old_once_and_no_other(
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
-        (ended(kind=JobType.SERVICE), "a service job can be started again"),
-        (ended(kind=JobType.DAEMON), "a daemon job can be started again"),
-        (ended(state=JobState.RUNNING), "it is RUNNING"),
-        (ended(state=JobState.DELETED), "it is being deleted"),
-        (ended(), ""),
+        (a_job(kind=JobType.SERVICE), "a service job can be started again"),
+        (a_job(kind=JobType.DAEMON), "a daemon job can be started again"),
+        (a_job(state=JobState.RUNNING), "it is RUNNING"),
+        (a_job(state=JobState.DELETED), "it is being deleted"),
+        (a_job(), ""),
     ],
 )
 def test_what_lives_is_kept(job: EndedJob, step: str, reason: str) -> None:
@@ -127,11 +127,11 @@ def test_what_lives_is_kept(job: EndedJob, step: str, reason: str) -> None:
 
 def test_what_something_refers_to_loses_only_its_events() -> None:
     """Instances of an external job stay until the job goes, since further pods may take them."""
-    referred = ended(is_referred=True)
+    referred = a_job(is_referred=True)
     assert ["", True, True] == [
         reason_to_keep(referred, step) and bool(reason_to_keep(referred, step)) for step in STEPS
     ]
-    external = ended(kind=JobType.EXTERNAL)
+    external = a_job(kind=JobType.EXTERNAL)
     assert ["", "its instances may be taken by further pods", ""] == [reason_to_keep(external, step) for step in STEPS]
 
 
@@ -140,7 +140,7 @@ def test_ages() -> None:
     assert 0 == cutoff_ns(0, NOW)
     assert 93 * DAY_NS == cutoff_ns(7, NOW)
     assert 0 == cutoff_ns(1_000, NOW)
-    assert not plan_batch(JOBS, [ended()], Cursor(), cutoff_ns(0, NOW), 10).parts
+    assert not plan_batch(JOBS, [a_job()], Cursor(), cutoff_ns(0, NOW), 10).parts
 
 
 @given(st.integers(ROWS_MIN, ROWS_MAX), st.floats(0, 1e6))
