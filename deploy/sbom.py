@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "peloton-temporal"
-OF_USERS = ("local", "postgres", "joblib")
+OF_USERS = ("archive", "joblib", "local", "postgres", "secure")
 """Extras of the product in the environment of the tests; these include the others, but for those of frameworks."""
 ALLOWED = {
     "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "LGPL-3.0-only", "MIT", "MIT-0",
