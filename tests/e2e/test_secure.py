@@ -53,7 +53,7 @@ def code_of(channels: PlainChannels, address: str, method: str) -> grpc.StatusCo
     try:
         call(b"", timeout=TIMEOUT_S)
     except grpc.RpcError as error:
-        code: grpc.StatusCode = error.code()  # type: ignore[attr-defined]
+        code: grpc.StatusCode = error.code()
         return code
     finally:
         channel.close()
