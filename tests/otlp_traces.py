@@ -50,8 +50,10 @@ class Traces(pb_grpc.TraceServiceServicer):
 def receiving_traces() -> Iterator[Traces]:
     traces = Traces()
     server = grpc.server(ThreadPoolExecutor(2))
-    pb_grpc.add_TraceServiceServicer_to_server(traces, server)
-    metrics_pb_grpc.add_MetricsServiceServicer_to_server(Ignored(), server)
+    add_traces: Any = pb_grpc.add_TraceServiceServicer_to_server
+    add_metrics: Any = metrics_pb_grpc.add_MetricsServiceServicer_to_server
+    add_traces(traces, server)
+    add_metrics(Ignored(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     traces.address = f"http://127.0.0.1:{port}"
     server.start()

@@ -27,6 +27,7 @@ BY_OTHERS = {
     "inverseOffers inverseOfferRescinded processHeartBeat executorLost frameworkMessage",
     "httptools": "on_message_begin on_url on_header on_body",
     "socketserver": "verify_request",
+    "urllib.request": "redirect_request",
     "http.server": "do_GET do_POST log_message handle_error daemon_threads request_queue_size default_request_version",
     "io": "readable readinto",
     "textual": "BINDINGS ENABLE_COMMAND_PALETTE theme on_mount on_unmount on_key on_resize action_close_page "

@@ -175,7 +175,7 @@ async def test_zero_days_keep_for_ever(storage: Storage, clock: world.Clock) -> 
 async def test_secrets_are_never_archived(storage: Storage, clock: world.Clock, archive: Path) -> None:
     """The archive has the path of a secret and not its data; the data is deleted with the job."""
     job_id, config = new_job_id(), a_config(1)
-    config.defaultConfig.container.type = 2
+    config.defaultConfig.container.type = mesos_pb2.ContainerInfo.MESOS
     secret = Secret("00000000-0000-4000-8000-00000000000a", "/secrets/key", CANARY)
     storage.jobs.create(convert.new_job_record(job_id, config, NOW), config, NOW, [secret])
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)

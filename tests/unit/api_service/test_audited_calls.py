@@ -12,19 +12,20 @@ import pytest
 
 from peloton.access.audit import Draft, Verification
 from peloton.access.caller import CallerKind
+from peloton.access.tokens import RANDOM_BYTES, make_token
 from peloton.api.v0.audit import audit_pb2, audit_pb2_grpc
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2, admin_svc_pb2_grpc
 from services.access.access import Access, Authenticators
 from services.access.bindings import BindingsFile
-from services.access.tokens import Tokens, make_token
+from services.access.tokens import Tokens
 from services.api.server import ApiServer, start
 from services.audit.recorder import AuditMode, Recorder
 from services.storage.audit.audit_log import AuditFilter
 from services.storage.storage import Storage
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
-from tests.unit.api_service.test_access import BINDINGS, ROLE_SECRET, code_of, job
+from tests.unit.api_service.test_access import BINDINGS, code_of, job
 
 CREATE = "peloton.api.job.JobManager/Create"
 Metadata = tuple[tuple[str, str], ...]
@@ -56,14 +57,13 @@ class Cluster:
 async def cluster(storage: Storage, tmp_path: Path) -> AsyncIterator[Cluster]:
     tokens, lines = {}, []
     for name, groups in (("rita", ()), ("mia", ("maps",)), ("ada", ()), ("web", ())):
-        tokens[name], row = make_token(name, CallerKind.USER, groups)
+        tokens[name], row = make_token(name, CallerKind.USER, groups, 0.0, time.time(), os.urandom(RANDOM_BYTES))
         lines.append(row.to_line())
     (tmp_path / "tokens").write_text("\n".join(lines))
     (tmp_path / "roles.toml").write_text(BINDINGS)
     by = Authenticators(
         tokens=Tokens(str(tmp_path / "tokens")),
         bindings=BindingsFile(str(tmp_path / "roles.toml")),
-        role_secret=ROLE_SECRET,
     )
     server = await start(
         storage, RecordedWakes(), lambda _: None, "127.0.0.1:0", OneSandbox(),
