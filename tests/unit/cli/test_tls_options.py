@@ -32,7 +32,7 @@ def address(authority: LocalAuthority) -> Iterator[str]:
 
 
 def test_files_are_options(authority: LocalAuthority, address: str, run: Run) -> None:
-    """With authority and certificate the call arrives."""
+    """A call with authority and certificate arrives."""
     ann = authority.issue_user("ann")
     result = run(f"-a {address} --ca-file {authority.ca_file} --cert-file {ann.cert} --key-file {ann.key} job list")
 
