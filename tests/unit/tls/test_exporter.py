@@ -44,7 +44,8 @@ def settings_of(authority: LocalAuthority, otlp: str, role: str) -> Settings:
 def test_a_collector_sees_the_role(authority: LocalAuthority, transport_of: Transports) -> None:
     """An address with https is called by TLS with certificates of both sides."""
     collector, server = Collector(), grpc.server(ThreadPoolExecutor(1))
-    pb_grpc.add_MetricsServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
+    add: Any = pb_grpc.add_MetricsServiceServicer_to_server
+    add(collector, server)
     port = transport_of(authority.issue_role("api", ["127.0.0.1"])).bind(server, "127.0.0.1:0")
     server.start()
     settings = settings_of(authority, f"https://127.0.0.1:{port}", "worker")
