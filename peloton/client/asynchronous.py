@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 import grpc.aio
 
+from peloton.api.mesos_access import OPEN, MesosAccess
 from peloton.client.credentials import Credentials, find_headers
 from peloton.client.repeats import WATCH_POLICY, Repeats, RetryPolicy, is_safe
 from peloton.client.services import CHANNEL_OPTIONS, DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Metadata, Services, target
@@ -47,6 +48,7 @@ class AsyncClient(Services):
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         tls: Tls | None = None,
+        agents: MesosAccess = OPEN,
         metadata: Metadata | None = None,
         token: str = "",
         token_file: str = "",
@@ -55,6 +57,7 @@ class AsyncClient(Services):
     ) -> None:
         given = Credentials(token, token_file, username, password)
         super().__init__(address, timeout_s, overrides, tls, metadata or find_headers(address, given))
+        self.agents = agents
         self.retry = retry or RetryPolicy()
         self.sleep = sleep
         self._channels: dict[tuple[str, bool], grpc.aio.Channel] = {}
@@ -153,7 +156,9 @@ class AsyncClient(Services):
         if isinstance(step, Call):
             answer = getattr(getattr(self, step.service), step.method)(step.request)
             return [each async for each in answer] if step.is_stream else await answer
-        return await (self.sleep(step.seconds) if isinstance(step, Sleep) else asyncio.to_thread(fetch, step))
+        return await (
+            self.sleep(step.seconds) if isinstance(step, Sleep) else asyncio.to_thread(fetch, step, self.agents)
+        )
 
     # -- watches
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import grpc
 
+from peloton.api.mesos_access import OPEN, MesosAccess
 from peloton.client.credentials import Credentials, find_headers
 from peloton.client.repeats import WATCH_POLICY, Repeats, RetryPolicy, is_safe
 from peloton.client.services import CHANNEL_OPTIONS, DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Metadata, Services, target
@@ -41,9 +42,9 @@ class Client(Services):
     ``address`` may name several APIs, separated by commas: calls go round robin to available ones. ``overrides`` sets
     the address of a service (JOBMGR, RESMGR, HOSTMGR); the others are at ``address``. ``timeout_s`` bounds each
     attempt of a call, ``retry`` the repeats. Without ``tls`` the environment or the file of the cluster says whether
-    there is TLS: see ``find_tls``. ``token``, ``token_file``, or ``username`` and ``password`` identify the caller;
-    without them the environment or the file of the cluster does: see ``find_credentials``. ``metadata`` returns the
-    headers of each call instead.
+    there is TLS: see ``find_tls``; ``agents`` is the access to agents of Mesos, which have the files of pods.
+    ``token``, ``token_file``, or ``username`` and ``password`` identify the caller; without them the environment or
+    the file of the cluster does: see ``find_credentials``. ``metadata`` returns the headers of each call instead.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Client(Services):
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
         tls: Tls | None = None,
+        agents: MesosAccess = OPEN,
         metadata: Metadata | None = None,
         token: str = "",
         token_file: str = "",
@@ -63,6 +65,7 @@ class Client(Services):
     ) -> None:
         given = Credentials(token, token_file, username, password)
         super().__init__(address, timeout_s, overrides, tls, metadata or find_headers(address, given))
+        self.agents = agents
         self.retry = retry or RetryPolicy()
         self.sleep = sleep
         self._channels: dict[str, grpc.Channel] = {}
@@ -172,7 +175,7 @@ class Client(Services):
         if isinstance(step, Call):
             answer = getattr(getattr(self, step.service), step.method)(step.request)
             return list(answer) if step.is_stream else answer
-        return self.sleep(step.seconds) if isinstance(step, Sleep) else fetch(step)
+        return self.sleep(step.seconds) if isinstance(step, Sleep) else fetch(step, self.agents)
 
     # -- watches
 

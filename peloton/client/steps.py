@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from peloton.api.mesos_access import MesosAccess
 from peloton.client.repeats import Outage, Repeats, RetryPolicy, is_away
 
 FETCH_TIMEOUT_S = 20.0
@@ -52,11 +53,11 @@ T = TypeVar("T")
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
-def fetch(step: Fetch) -> bytes:
+def fetch(step: Fetch, agents: MesosAccess) -> bytes:
     """Return the body. Raises OSError."""
-    connection = http.client.HTTPConnection(step.host, step.port, timeout=FETCH_TIMEOUT_S)
+    connection = agents.connection(step.host, step.port, FETCH_TIMEOUT_S)
     try:
-        connection.request("GET", step.url)
+        connection.request("GET", step.url, headers=agents.headers)
         response = connection.getresponse()
         if response.status != http.client.OK:
             raise OSError(f"http://{step.host}:{step.port}{step.url}: {response.status} {response.reason}")
