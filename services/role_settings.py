@@ -56,6 +56,7 @@ def check(settings: Settings, roles: Collection[str]) -> None:
             f"others can connect to; want the name of this host"
         )
     check_exposure(settings, roles)
+    check_metrics_exposure(settings)
     read_zookeeper(settings)
     manages_hosts = "hostmgr" in roles
     if manages_hosts and settings.kubernetes:
@@ -81,6 +82,22 @@ def check_exposure(settings: Settings, roles: Collection[str]) -> None:
             f"{PREFIX}TLS_CLIENTS={settings.tls_clients} leaves role {min(open_to_all)} without "
             f"credentials of clients: {where}; want {PREFIX}TLS_CLIENTS={REQUIRED}, a file of tokens or users, "
             f"{escape}"
+        )
+
+
+def check_metrics_exposure(settings: Settings) -> None:
+    """Raise InvalidSettings when other machines could read metrics without a certificate."""
+    if settings.insecure or is_loopback(settings.metrics_host):
+        return
+    where = f"other machines reach {PREFIX}METRICS_HOST={settings.metrics_host}"
+    escape = f"or {PREFIX}INSECURE=true in a network whose every client is trusted"
+    if settings.metrics_port and not settings.tls_cert_file:
+        raise InvalidSettings(
+            f"{PREFIX}TLS_CERT_FILE must be set for {PREFIX}METRICS_PORT: {where}; want a certificate, {escape}"
+        )
+    if settings.temporal_metrics_port:
+        raise InvalidSettings(
+            f"{PREFIX}TEMPORAL_METRICS_PORT is plain text: {where}; want a loopback address, {escape}"
         )
 
 

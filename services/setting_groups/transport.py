@@ -52,6 +52,6 @@ class TransportSettings:
     )
     insecure: bool = setting(
         False,
-        "api resmgr hostmgr web aurorabridge",
+        ALL,
         "listen beyond loopback without TLS, or without credentials of clients: in a network where all are trusted",
     )

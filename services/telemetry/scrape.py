@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -49,10 +51,16 @@ class _Handler(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], expose: Callable[[], bytes]) -> None:
-        self.expose, self.collecting = expose, threading.Lock()
+    def __init__(self, address: tuple[str, int], expose: Callable[[], bytes], context: ssl.SSLContext | None) -> None:
+        self.expose, self.collecting, self._context = expose, threading.Lock(), context
         self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
         super().__init__(address, _Handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        request, client_address = super().get_request()
+        if self._context is not None:  # the handshake comes with the first read, in the thread of the connection
+            request = self._context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        return request, client_address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._free.acquire(blocking=False):
@@ -74,10 +82,12 @@ class _Server(ThreadingHTTPServer):
         log.debug("connection from %s to the metrics ended early", client_address, exc_info=True)
 
 
-def serve(host: str, port: int, expose: Callable[[], bytes]) -> int:
-    """Serve until the process ends; return the port. Raises InvalidSettings when the address cannot be bound."""
+def serve(host: str, port: int, expose: Callable[[], bytes], context: ssl.SSLContext | None = None) -> int:
+    """Serve until the process ends, with TLS if there is a ``context``; return the port. Raises InvalidSettings when
+    the address cannot be bound.
+    """
     try:
-        server = _Server((host, port), expose)
+        server = _Server((host, port), expose, context)
     except OSError as error:
         raise InvalidSettings(f"PELOTON_METRICS_PORT={port}: cannot listen on {host}:{port}: {error}") from error
     serving = partial(server.serve_forever, STOP_PERIOD_S)

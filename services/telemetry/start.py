@@ -50,6 +50,7 @@ def _export_metrics(settings: Settings, own: dict[str, str]) -> None:
     from opentelemetry.sdk.resources import Resource
 
     from services.telemetry import exposition, scrape
+    from services.tls.settings import read_transport
 
     readers: list[MetricReader] = []
     if settings.otlp:
@@ -58,8 +59,10 @@ def _export_metrics(settings: Settings, own: dict[str, str]) -> None:
         scraped = InMemoryMetricReader()
         readers.append(scraped)
         host, port = settings.metrics_host, settings.metrics_port
-        scrape.serve(host, port, lambda: exposition.expose(scraped.get_metrics_data(), own))
-        log.info("metrics at http://%s:%d%s", host, port, scrape.PATH)
+        transport = read_transport(settings)
+        context = transport.http_context()
+        scrape.serve(host, port, lambda: exposition.expose(scraped.get_metrics_data(), own), context)
+        log.info("metrics at %s://%s:%d%s", transport.http_scheme, host, port, scrape.PATH)
     views = [View(instrument_name=row.name, aggregation_cardinality_limit=row.series_max) for row in ROWS]
     state.turn_on("metrics")
     metrics.set_meter_provider(

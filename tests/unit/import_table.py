@@ -177,7 +177,7 @@ MAY: dict[str, May] = {
     "services.leading": May((*_MEASURES, "peloton.errors", "services.election.port"), ("opentelemetry",)),
     "services.log_lines": May(("peloton.model.text",)),
     "services.telemetry": May(
-        ("peloton.errors", "peloton.model.text", "services.log_lines", "services.settings", "services.tls.exporter"),
+        ("peloton.errors", "peloton.model.text", "services.log_lines", "services.settings", "services.tls"),
         ("opentelemetry",),
     ),
     "services.telemetry.calls": May(("services.grpc_handlers", "services.telemetry"), ("grpc",)),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import urllib.error
 import urllib.request
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 import pytest
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -15,11 +17,14 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.metrics.view import View
 
+from peloton.api.tls_files import TlsPaths
 from peloton.errors import InvalidSettings
 from services.telemetry import exposition, scrape
 from services.telemetry.exposition import LABEL_CHARS_MAX, expose
 from services.telemetry.metrics import counter, histogram, register_gauge
 from services.telemetry.table import ROWS, Kind
+from services.tls.authority import LocalAuthority
+from services.tls.secured import TlsTransport
 from tests.nightly import NIGHTLY
 from tests.promtool import run_promtool
 
@@ -153,3 +158,18 @@ def test_prometheus_accepts_every_metric(reader: InMemoryMetricReader) -> None:
 
 def observe_hostile(labels: tuple[str, ...], _: CallbackOptions) -> list[Observation]:
     return [Observation(1, dict.fromkeys(labels, text)) for text in (HOSTILE if labels else [""])]
+
+
+def test_prometheus_shows_a_certificate(tmp_path: Path) -> None:
+    """The endpoint speaks HTTPS with the certificate of the process, and refuses clients without one."""
+    authority = LocalAuthority(tmp_path, "test")
+    issued, client = authority.issue_role("worker", ["127.0.0.1"]), authority.issue("prometheus")
+    transport = TlsTransport(TlsPaths(str(authority.ca_file), str(issued.cert), str(issued.key)))
+    port = scrape.serve("127.0.0.1", 0, lambda: b"one 1\n", transport.http_context())
+    context = ssl.create_default_context(cafile=str(authority.ca_file))
+    url = f"https://127.0.0.1:{port}{scrape.PATH}"
+    with pytest.raises(OSError, match=r"(?i)certificate required|closed|reset|eof"):
+        urllib.request.urlopen(url, context=context, timeout=30)
+    context.load_cert_chain(client.cert, client.key)
+    with urllib.request.urlopen(url, context=context, timeout=30) as answer:
+        assert b"one 1\n" == answer.read()
