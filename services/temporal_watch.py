@@ -28,7 +28,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client, WorkflowHistoryEventFilterType
 from temporalio.service import RPCError, RPCStatusCode
 
-from peloton.errors import PelotonError
+from peloton.errors import ERRORS, PelotonError
 from peloton.lifecycle.heartbeats import Heartbeat, Heartbeats, Liveness
 from peloton.lifecycle.problems import NAMED_MAX
 from peloton.lifecycle.worker_versions import UNVERSIONED
@@ -307,8 +307,9 @@ class TemporalWatch:
         ]
 
     async def _innermost(self, failure: Failure) -> str:
-        """Return the message of the first cause, which may be encrypted."""
-        while failure.HasField("cause"):
+        """Return the message of the first cause, which may be encrypted. An expected error is a sentence, and what
+        caused it is not."""
+        while failure.HasField("cause") and failure.application_failure_info.type not in ERRORS:
             failure = failure.cause
         if not failure.HasField("encoded_attributes"):
             return failure.message

@@ -106,7 +106,7 @@ class VaultClient:
         if answer.status >= 300:
             errors = answer.body.get("errors")
             said = " ".join("; ".join(map(str, errors)).split()) if isinstance(errors, list) else ""
-            raise Unavailable(f"{self} answered {answer.status} for {path}: {shorten(said, 300) or 'no reason given'}")
+            raise Unavailable(f"{self} answered {answer.status} ({shorten(said, 300) or 'no reason given'}) for {path}")
         return answer
 
     def _ask(self, method: str, path: str, body: Any = None) -> Answer:
