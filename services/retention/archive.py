@@ -25,15 +25,13 @@ import zstandard
 
 from peloton.errors import InvalidArgument
 from peloton.model.times import NS_PER_S
-from services.retention.stores import Store, open_store
+from services.retention.stores import BLOCK, Store, open_store
 from services.settings import Settings
 from services.storage.retention.records import Written
 
 LINES, MANIFEST = ".jsonl.zst", ".manifest.json"
 FORMAT = 1
 LEVEL = 6
-BLOCK = 1 << 20
-"""Bytes that are read of an object at a time."""
 MANIFEST_MAX = 1 << 20
 
 

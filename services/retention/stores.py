@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
 from peloton.extras import require_extra
 
 RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 """Retries of one call; what still fails is tried again in the next round of retention."""
+BLOCK = 1 << 20
+"""Bytes that are read of a file at a time."""
+OBJECT_BYTES_MAX = 2 << 30
+"""Maximum size of an object that is read; those that are written have some hundred kilobytes."""
 LIST_CHUNK = 1_000
 """Number of names that are fetched at a time."""
 
@@ -75,7 +79,8 @@ class FolderStore:
 
     def fetch(self, name: str, target: Path) -> None:
         try:
-            shutil.copyfile(self._root / name, target)
+            with (self._root / name).open("rb") as file:
+                _copy(name, iter(lambda: file.read(BLOCK), b""), target)
         except FileNotFoundError:
             raise NotFound(f"archive {self._root} has no object {name}") from None
         except OSError as error:
@@ -88,6 +93,17 @@ class FolderStore:
             for file in sorted(files):
                 if not file.startswith("."):
                     yield (Path(folder) / file).relative_to(self._root).as_posix()
+
+
+def _copy(name: str, blocks: Iterable[bytes], target: Path) -> None:
+    """Copy an object into a file. Raises InvalidArgument for one beyond OBJECT_BYTES_MAX."""
+    size = 0
+    with target.open("wb") as file:
+        for block in blocks:
+            size += len(block)
+            if size > OBJECT_BYTES_MAX:
+                raise InvalidArgument(f"object {name} of the archive has more than {OBJECT_BYTES_MAX} bytes")
+            file.write(block)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -119,9 +135,9 @@ class ObjectStore:
 
     def fetch(self, name: str, target: Path) -> None:
         try:
-            with target.open("wb") as file:
-                for part in self._store.get(name).stream():
-                    file.write(part)
+            _copy(name, self._store.get(name).stream(), target)
+        except PelotonError:
+            raise
         except FileNotFoundError:
             raise NotFound(f"archive {self._url} has no object {name}") from None
         except Exception as error:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 import zstandard
 
 from peloton.api import convert
+from peloton.api.v0.retention.retention_pb2 import GetRetentionRequest
 from peloton.errors import Unavailable
 from peloton.lifecycle import retention as rules
 from peloton.lifecycle.retention import DAY_NS, JOBS, POD_EVENTS, PODS, Cursor, plan_batch
@@ -26,11 +27,14 @@ from services.retention import runner
 from services.retention.archive import LINES, MANIFEST, Archive
 from services.retention.composition import policy_of
 from services.retention.runner import Retention, RetentionPolicy
+from services.retention.servicer import RetentionService
 from services.retention.stores import FolderStore
 from services.settings import Settings
+from services.storage import engine
 from services.storage.checks import Checks
 from services.storage.jobs import jobs as jobs_module
-from services.storage.retention import records
+from services.storage.retention import records, sizes
+from services.storage.retention.sizes import Sizes, TableSize
 from services.storage.storage import Storage
 from services.storage.tables import METADATA, POD_EVENT
 from tests.conformance.storage import builders as world
@@ -437,3 +441,39 @@ async def test_deletion_among_writers(open_storage: Callable[[], Storage], clock
     assert [{"pruned_job": 1}] * 12 == [rows_of(storage, job_id) for job_id in old]
     assert all({"job", "pod", "pod_event"} <= rows_of(storage, job_id).keys() for job_id in fresh)
     assert [] == faults_of(storage)
+
+
+async def test_what_is_shown(storage: Storage, clock: world.Clock) -> None:
+    """The service shows each class with its age, its size and what is due; unknown sizes are negative. Asking changes
+    nothing."""
+    job_id = an_ended_job(storage)
+    whole = rows_of(storage, job_id)
+    clock.now_ns = NOW + 8 * DAY_NS
+    if not storage.db.is_sqlite:
+        with storage.db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+            conn.exec_driver_sql("ANALYZE")
+    retention = retention_of(storage)
+    service = RetentionService(retention, Sizes(storage.db), "/archive")
+
+    answer = await service.GetRetention(GetRetentionRequest(), None)
+
+    assert whole == rows_of(storage, job_id)
+    shown = {one.name: one for one in answer.classes}
+    events, jobs = shown[POD_EVENTS], shown[JOBS]
+    assert (7, whole["pod_event"], 1, "") == (events.days, events.row_count, events.due_count, events.last_round_time)
+    assert (30, 0, True) == (jobs.days, jobs.due_count, jobs.is_archived)
+    assert 0 < jobs.byte_count < 10 << 20
+    assert ("/archive", 600.0) == (answer.archive, answer.period_s)
+    await retention.once()
+    after = {one.name: one for one in (await service.GetRetention(GetRetentionRequest(), None)).classes}
+    assert (0, whole["pod_event"]) == (after[POD_EVENTS].due_count, after[POD_EVENTS].deleted_count)
+    assert "2023-11-22T22:13:20Z" == after[POD_EVENTS].last_round_time
+
+
+def test_a_table_that_takes_too_long_to_count(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size is unknown instead of slow."""
+    if storage.db.is_sqlite:
+        monkeypatch.setattr(sizes, "COUNTING_S_MAX", 1e-9)
+        monkeypatch.setattr(engine, "_STEPS_PER_CHECK", 1)
+        assert {TableSize(-1, -1)} == set(Sizes(storage.db).read().values())
+    assert METADATA.tables.keys() == Sizes(storage.db).read().keys()

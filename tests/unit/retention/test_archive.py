@@ -11,6 +11,7 @@ import pytest
 
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.lifecycle.retention import DAY_NS
+from services.retention import stores
 from services.retention.archive import LINES, MANIFEST, Archive
 from services.retention.query import Filter, find_lines
 from services.retention.stores import FolderStore, open_store
@@ -144,3 +145,16 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="has no object jobs/x"):
         FolderStore(tmp_path).fetch("jobs/x", tmp_path / "copy")
     assert [] == list(store.names(""))
+
+
+def test_an_endless_object_is_an_error(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without an end in the folder fills no disk."""
+    monkeypatch.setattr(stores, "OBJECT_BYTES_MAX", 3 << 20)
+    name = write(archive, 0, range(1))
+    (tmp_path / "archive" / name).unlink()
+    (tmp_path / "archive" / name).symlink_to("/dev/zero")
+
+    with pytest.raises(InvalidArgument, match="has more than 3145728 bytes"):
+        archive.find_fault(name)
+    with pytest.raises(InvalidArgument, match="has more than 3145728 bytes"):
+        ids(archive)
