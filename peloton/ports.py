@@ -46,6 +46,9 @@ REQUEUED_PODS_MAX = 1_000
 CALL_DEADLINE_S: ContextVar[float | None] = ContextVar("CALL_DEADLINE_S", default=None)
 """Monotonic time at which the caller times out, or None. Remote calls have to end before it."""
 
+PERSON: ContextVar[str] = ContextVar("PERSON", default="")
+"""Name of the user whose call is answered; empty if it is not known. Events by hand name it."""
+
 
 class JobRecords(Protocol):
     def get(self, job_id: JobId) -> JobRecord | None: ...

@@ -21,6 +21,8 @@ import grpc.aio
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.api.wire_faults import message_of
 from peloton.errors import InvalidArgument, PelotonError, Reason, ResourceExhausted
+from peloton.ports import PERSON
+from services.access.caller import read_person
 from services.grpc_errors import abort
 from services.grpc_handlers import AroundCalls, within
 
@@ -170,6 +172,7 @@ class RequestsOfThreads(grpc.ServerInterceptor):
         read = handler.request_deserializer
 
         def answer(raw: bytes, context: Any) -> Any:
+            PERSON.set(read_person(context.invocation_metadata()))
             try:
                 with self._memory.for_unpacked(raw):
                     return handler.unary_unary(_as_wanted(read, raw), context)

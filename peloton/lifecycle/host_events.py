@@ -32,7 +32,14 @@ LABELS_NAMED_MAX = 5
 TEXT_MAX = 1_000
 """Maximum characters of a text that are kept."""
 BY_HAND = "by hand"
+NAME_CHARS_MAX = 300
+"""Maximum characters of the name of a person."""
 Kind = HostEventKind
+
+
+def by_hand(person: str) -> str:
+    """Return the cause of an event that a person wanted; ``person`` is empty if the name is not known."""
+    return f"{BY_HAND} of {person[:NAME_CHARS_MAX]}" if person else BY_HAND
 
 
 # Registration in its cluster.

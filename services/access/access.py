@@ -16,6 +16,7 @@ from peloton.access.tokens import PREFIX
 from peloton.errors import PermissionDenied, Unauthenticated
 from services.access.basic import BasicUsers
 from services.access.bindings import Bindings, BindingsFile, grant
+from services.access.caller import ITS_GROUPS, ON_BEHALF_OF
 from services.access.failures import Failures, network_of
 from services.access.role_token import ROLE_TOKEN
 from services.access.tokens import Tokens
@@ -28,8 +29,6 @@ KNOWN_MAX = 10_000
 KNOWN_S = 60.0
 """Longest time for which verified credentials are remembered, while no file changes."""
 AUTHORIZATION, USERNAME, PASSWORD = "authorization", "username", "password"
-ON_BEHALF_OF, ITS_GROUPS = "peloton-on-behalf-of", "peloton-on-behalf-of-groups"
-"""Headers by which a proxy names the user for whom it calls, percent-encoded; groups have commas between."""
 _PRESENTED = frozenset({AUTHORIZATION, USERNAME, PASSWORD, ON_BEHALF_OF, ITS_GROUPS})
 CREDENTIALS = _PRESENTED | {ROLE_TOKEN}
 """Headers that never pass to another process."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextvars import ContextVar
+from urllib.parse import quote, unquote
 
 from peloton.access.caller import EVERYTHING, Caller
 
@@ -11,3 +13,17 @@ CALLER: ContextVar[Caller] = ContextVar("CALLER", default=EVERYTHING)
 
 CERTIFICATE = "certificate"
 """Issuer of a caller whose name is the SPIFFE id of its certificate."""
+
+ON_BEHALF_OF, ITS_GROUPS = "peloton-on-behalf-of", "peloton-on-behalf-of-groups"
+"""Headers by which a proxy names the user for whom it calls, percent-encoded; groups have commas between."""
+
+
+def list_caller_headers() -> tuple[tuple[str, str], ...]:
+    """Return the headers by which a forwarded call names the caller of this request."""
+    caller = CALLER.get()
+    return () if caller.is_anonymous else ((ON_BEHALF_OF, quote(caller.name, safe="")),)
+
+
+def read_person(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+    """Return the name of the user for whom another process forwards a call; empty: the call names none."""
+    return next((unquote(str(value)) for key, value in metadata or () if key == ON_BEHALF_OF), "")

@@ -15,6 +15,7 @@ from peloton.access.caller import CLUSTER, Caller
 from peloton.access.decision import decide, is_enough_on_cluster
 from peloton.access.rules import MethodRule, Needs, Without
 from peloton.errors import PelotonError, PermissionDenied, Unauthenticated
+from peloton.ports import PERSON
 from services.access.access import Access
 from services.access.caller import CALLER
 from services.access.methods import names_in
@@ -42,6 +43,7 @@ class Identify(AroundCalls):
             caller = await access.identify(context)
             check_identified(caller, rule)
             CALLER.set(caller)
+            PERSON.set("" if caller.is_anonymous else caller.name)
             yield request
 
         return within(handler, identify, handler.request_deserializer)

@@ -21,6 +21,7 @@ from peloton.api.v0.maintenance import maintenance_pb2 as maintenance
 from peloton.api.v0.rebalance import rebalance_pb2 as rebalance
 from peloton.api.wire_faults import message_of
 from peloton.errors import InvalidArgument, Unavailable
+from services.access.caller import list_caller_headers
 from services.api.channels import AsyncLeaderChannels
 from services.api.forward import filter_metadata, refusal, relay
 from services.grpc_errors import fit_header
@@ -150,7 +151,7 @@ class ClusterServices(grpc.GenericRpcHandler):
                 answer = await calls.unary_unary(method)(
                     part.SerializeToString(),
                     timeout=context.time_remaining(),
-                    metadata=filter_metadata(context.invocation_metadata()),
+                    metadata=(*filter_metadata(context.invocation_metadata()), *list_caller_headers()),
                 )
             except grpc.aio.AioRpcError as error:
                 already = f" (done already: {', '.join(done)})" if done else ""

@@ -15,6 +15,7 @@ import grpc.aio
 from peloton.api.error_details import KEY as DETAILS
 from peloton.api.limits import is_connection_failure
 from services.access.access import CREDENTIALS
+from services.access.caller import list_caller_headers
 from services.api.channels import AsyncLeaderChannels
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,8 @@ async def relay(channel: grpc.aio.Channel, method: str, request: bytes, context:
     """Forward a call and return its answer, whatever it is. ``whose`` names the other end of the channel for
     messages."""
     call: Any = channel.unary_unary(method)
-    in_flight = call(request, timeout=context.time_remaining(), metadata=filter_metadata(context.invocation_metadata()))
+    metadata = (*filter_metadata(context.invocation_metadata()), *list_caller_headers())
+    in_flight = call(request, timeout=context.time_remaining(), metadata=metadata)
     try:
         response: bytes = await in_flight
     except grpc.aio.AioRpcError as error:

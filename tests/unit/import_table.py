@@ -158,7 +158,9 @@ MAY: dict[str, May] = {
     "services.grpc_handlers": May((), ("grpc",)),
     "services.role_surface": May(("services.grpc_handlers", "services.tls.transport"), ("grpc",)),
     "services.grpc_status": May(_GRPC, ("grpc",)),
-    "services.grpc_requests": May((*_GRPC, "peloton.api.wire_faults"), ("google", "grpc")),
+    "services.grpc_requests": May(
+        (*_GRPC, "peloton.api.wire_faults", "peloton.ports", "services.access.caller"), ("google", "grpc")
+    ),
     "services.leader": May(
         (
             "peloton.api.limits",
@@ -282,7 +284,7 @@ MAY: dict[str, May] = {
         (*_MEASURES, *_INSIDE, "peloton.access.audit", "services.storage"), ("sqlalchemy", "sqlmodel")
     ),
     "services.access": May(
-        ("peloton.access", "peloton.api", *_READS_FILES, "peloton.model", "services.grpc_handlers"),
+        ("peloton.access", "peloton.api", *_READS_FILES, "peloton.model", "services.grpc_handlers", "peloton.ports"),
         ("google", "yaml"),
     ),
     "services.access.role_token": May(

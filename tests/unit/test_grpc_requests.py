@@ -14,6 +14,7 @@ import pytest
 
 from peloton.api.v0.peloton_pb2 import Label
 from peloton.errors import InvalidArgument, ResourceExhausted
+from services.access.caller import ON_BEHALF_OF, read_person
 from services.grpc_requests import (
     KEPT_BYTES_MAX,
     SERVER_OPTIONS,
@@ -193,3 +194,9 @@ def test_what_is_not_what_it_says_is_refused(packed: bytes) -> None:
     """No more bytes are unpacked than a message declares, and one with a false size is rejected."""
     with pytest.raises(InvalidArgument, match="a compressed message"):
         unpack(packed)
+
+
+def test_a_forwarded_call_names_its_user() -> None:
+    """The name is percent-encoded, and a call without one has none."""
+    assert "ann b" == read_person([("x", "y"), (ON_BEHALF_OF, "ann%20b")])
+    assert "" == read_person(None)

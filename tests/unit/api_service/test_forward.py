@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, cast
 
 import grpc
 import grpc.aio
 import pytest
 
+from peloton.access.caller import CallerKind
+from peloton.access.tokens import RANDOM_BYTES, make_token
 from peloton.api.service_names import RESOURCE_MANAGER, add_under_all_names
 from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
 from peloton.api.v0.respool import respool_pb2
+from services.access.access import Access, Authenticators
+from services.access.bindings import BindingsFile
+from services.access.tokens import Tokens
 from services.api.channels import CHANNELS_MAX, AsyncLeaderChannels
 from services.api.server import ApiServer, start
 from tests.late_server import late_server
@@ -205,3 +213,19 @@ async def test_channels_are_shared_and_bounded() -> None:
 
     assert first is again
     assert first is not later
+
+
+async def test_a_forwarded_call_names_its_caller(resmgr: ResourceManager, leaders: Leaders, tmp_path: Path) -> None:
+    """Credentials of the caller stay in the api."""
+    token, row = make_token("ann b", CallerKind.USER, (), 0.0, time.time(), os.urandom(RANDOM_BYTES))
+    (tmp_path / "tokens").write_text(row.to_line())
+    (tmp_path / "roles").write_text('[[binding]]\nrole = "admin"\nsubjects = ["user:ann b"]\n')
+    by = Authenticators(tokens=Tokens(str(tmp_path / "tokens")), bindings=BindingsFile(str(tmp_path / "roles")))
+    storage: Any = NoStorage()
+    api = await start(storage, RecordedWakes(), leaders, "127.0.0.1:0", clusters=leaders.clusters, access=Access(by))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{api.port}") as channel:
+        method: Any = cast(Any, channel).unary_unary(f"/{RESOURCE_MANAGER[0]}/CreateResourcePool")
+        await method(b"", timeout=30, metadata=(("authorization", f"Bearer {token}"),))
+    await api.stop(0)
+    assert "ann%20b" == resmgr.metadata["peloton-on-behalf-of"]
+    assert "authorization" not in resmgr.metadata
