@@ -74,6 +74,11 @@ class Reason(StrEnum):
         "a compressed message unpacks to too much; `bytes`, `limit`",
     )
     QUEUE_FULL = "QUEUE_FULL", "RESOURCE_EXHAUSTED", "too many jobs or pods are active, or wait to be started; `rule`"
+    QUOTA_REACHED = (
+        "QUOTA_REACHED",
+        "RESOURCE_EXHAUSTED",
+        "the user has reached a quota; `user`, `quota`, `limit`",
+    )
     OVERLOADED = "OVERLOADED", "RESOURCE_EXHAUSTED", "too many calls are in progress; `rule`"
     POSITION_NOT_KEPT = (
         "POSITION_NOT_KEPT",

@@ -87,6 +87,7 @@ from services.api.migration_service import MigrationService, NoTargets, Targets
 from services.api.overview_service import OverviewService, WatchesTemporal
 from services.api.pending_reasons import PendingReasons
 from services.api.private_calls import REFUSED, PrivateCalls
+from services.api.quotas import QuotaGate
 from services.api.rebalance_service import RebalanceService
 from services.api.schedule_service import Schedules, ScheduleService
 from services.api.servicer import Backend, Servicer
@@ -180,18 +181,21 @@ async def start(
     transport: Transport = PLAINTEXT,
     access: Access | None = None,
     recorder: Recorder | None = None,
+    submissions_per_minute: int = 0,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is in use.
 
     ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
     ``bounds`` limit the backlog. ``temporal`` describes Temporal; ``watch``, ``workers``, ``schedules`` access it.
-    ``transport`` is that of all channels and ports. Without ``access`` the cluster asks for no credentials."""
+    ``transport`` is that of all channels and ports. Without ``access`` the cluster asks for no credentials.
+    ``submissions_per_minute`` limits each user; 0: it does not."""
     calls, channels = Calls(), AsyncLeaderChannels(leader, clusters, transport)
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
     watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds or Bounds())
     finder, for_roles = make_finder(storage, calls, schedules), roles_only_in(FOR_ROLES, transport)
-    server = _make_server(for_roles, Guard(access, finder, recorder), [LockdownGate(locks), backlog])
+    gates = [QuotaGate(submissions_per_minute), LockdownGate(locks), backlog]
+    server = _make_server(for_roles, Guard(access, finder, recorder), gates)
     backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
     migrations = MigrationService(storage, targets or NoTargets(), calls, wakers.migrations_changed)

@@ -42,6 +42,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             transport=shared.channels.transport,
             access=access,
             recorder=make_recorder(settings, shared.storage.audit, is_enforced=access is not None),
+            submissions_per_minute=settings.quota_submissions_per_minute,
         )
         log.info("API at %s", address)
         await make_sweep(shared, wakers).once()  # jobs stored just before a crash have no workflow yet

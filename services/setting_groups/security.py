@@ -48,6 +48,9 @@ class SecuritySettings:
         "file with a secret of at least 32 characters by which roles identify to each other where they have no "
         "certificates",
     )
+    quota_submissions_per_minute: int = setting(
+        0, "api", "jobs that each user may create in a minute, at each api; 0: any number", low=0, high=1_000_000
+    )
     auth_anonymous: str = setting(
         "",
         "api",

@@ -128,7 +128,14 @@ async def cluster(storage: Storage, tmp_path: Path) -> AsyncIterator[Cluster]:
         )
     )
     server = await start(
-        storage, RecordedWakes(), lambda _: None, "127.0.0.1:0", OneSandbox(), access=access, transport=transport
+        storage,
+        RecordedWakes(),
+        lambda _: None,
+        "127.0.0.1:0",
+        OneSandbox(),
+        access=access,
+        transport=transport,
+        submissions_per_minute=3,
     )
     cluster = Cluster(tmp_path, server.port, tokens)
     yield cluster
@@ -336,3 +343,11 @@ async def test_a_watch_ends_when_its_token_is_revoked(cluster: Cluster, monkeypa
     (cluster.folder / "new").replace(cluster.folder / "tokens")
     code, text = await code_of(asyncio.wait_for(call.read(), 30))
     assert ("UNAUTHENTICATED", True) == (code, "was revoked" in text)
+
+
+async def test_a_user_beyond_the_quota_is_refused_with_the_numbers(cluster: Cluster) -> None:
+    """Another user is admitted."""
+    answers = [await code_of(cluster.jobs.Create(job(), metadata=cluster.of("mia"))) for _ in range(4)]
+    assert ["OK"] * 3 + ["RESOURCE_EXHAUSTED"] == [code for code, _ in answers]
+    assert answers[3][1].startswith("user mia has created 3 jobs within a minute, which is the quota: try again in ")
+    assert "OK" == (await code_of(cluster.jobs.Create(job(), metadata=cluster.of("ada"))))[0]
