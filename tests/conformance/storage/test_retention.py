@@ -14,6 +14,7 @@ import sqlalchemy as sa
 import zstandard
 
 from peloton.api import convert
+from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0.retention.retention_pb2 import GetRetentionRequest
 from peloton.errors import Unavailable
 from peloton.lifecycle import retention as rules
