@@ -162,7 +162,7 @@ class VaultClient:
             response = connection.getresponse()
             answered = response.read(ANSWER_BYTES_MAX + 1)
         except (OSError, HTTPException) as error:
-            raise Unavailable(f"{self} does not answer: {error or type(error).__name__}") from None
+            raise Unavailable(f"{self} does not answer: {str(error) or type(error).__name__}") from None
         finally:
             connection.close()
         if len(answered) > ANSWER_BYTES_MAX:
