@@ -84,9 +84,9 @@ class LocalAuthority:
 
     def write_browser_file(self, issued: IssuedFiles) -> Path:
         """Write a certificate, its key and the authority as ``NAME.p12``, which browsers import without a password."""
-        key = serialization.load_pem_private_key(issued.key.read_bytes(), password=None)
+        key = serialization.load_pem_private_key(read_file(issued.key, "key"), password=None)
         assert isinstance(key, ec.EllipticCurvePrivateKey), issued.key
-        certificate = x509.load_pem_x509_certificate(issued.cert.read_bytes())
+        certificate = x509.load_pem_x509_certificate(read_file(issued.cert, "certificate"))
         name, plain = issued.cert.stem.encode(), serialization.NoEncryption()
         content = pkcs12.serialize_key_and_certificates(name, key, certificate, [self._certificate], plain)
         _write(issued.cert.with_suffix(".p12"), content)
