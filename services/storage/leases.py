@@ -46,6 +46,7 @@ class Leases(Repository):
         first = self._db.upsert(LEASE).values(role=role, epoch=1, **values).on_conflict_do_nothing()
 
         def take(conn: sa.Connection) -> int:
+            _limit_idle(conn, ttl_s)
             held = conn.execute(lock).one_or_none()
             if held is None:
                 return int(conn.execute(first.returning(LEASE.c.epoch)).scalar() or 0)
@@ -69,6 +70,7 @@ class Leases(Repository):
         first = self._db.upsert(LEASE).values(role=role, **values).on_conflict_do_nothing()
 
         def take(conn: sa.Connection) -> int:
+            _limit_idle(conn, ttl_s)
             found = conn.execute(lock).scalar()
             if (found or 0) != epoch:
                 return 0
@@ -85,7 +87,12 @@ class Leases(Repository):
         A delayed renewal that arrives after a later one does not shorten the lease.
         """
         parameters = {"with_role": role, "with_owner": owner, "new_address": address, "until_s": now_s + ttl_s}
-        return self._db.write(lambda conn: conn.execute(_RENEW, parameters).rowcount) == 1
+
+        def extend(conn: sa.Connection) -> int:
+            _limit_idle(conn, ttl_s)
+            return conn.execute(_RENEW, parameters).rowcount
+
+        return self._db.write(extend) == 1
 
     def holds(self, role: str, owner: str) -> bool:
         """Return whether ``owner`` still has the role, even if its lease has expired."""
@@ -129,6 +136,13 @@ def check_epoch(fence: Fence, conn: sa.Connection) -> None:
         raise fence.fail(f"{fence.role}: another process leads, epoch {fence.epoch} is over; nothing was written")
 
 
+def _limit_idle(conn: sa.Connection, ttl_s: float) -> None:
+    """Have the server end this transaction if its process freezes: it locks the row that a successor needs."""
+    if conn.dialect.name != "sqlite":
+        conn.exec_driver_sql(_LIMIT_IDLE, (str(int(ttl_s * 1_000)),))
+
+
+_LIMIT_IDLE = "SELECT set_config('idle_in_transaction_session_timeout', %s, true)"
 # Texts: every write transaction of a leader begins with one, and SQLAlchemy takes ten times the time of SQLite, which
 # has one writer at a time, and needs no lock.
 _HOLDS_IN_SQLITE = "SELECT 1 FROM lease WHERE role = ? AND owner = ? AND epoch = ?"

@@ -53,7 +53,11 @@ PODS_SHOWN, EVENTS_SHOWN, LINES_SHOWN = 5, 6, 60
 def between_writes(database: str) -> Iterator[None]:
     """Keep the turn of the writers of an SQLite file meanwhile: a process that stopped while it had the turn would
     stop all others with it."""
-    path = sa.make_url(database).database
+    url = sa.make_url(database)
+    if url.get_backend_name() != "sqlite":
+        yield
+        return
+    path = url.database
     with open(f"{path}-gate", "rb") as gate, open(f"{path}-turn", "rb") as turn:
         fcntl.flock(gate, fcntl.LOCK_EX)
         fcntl.flock(turn, fcntl.LOCK_EX)

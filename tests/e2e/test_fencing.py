@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,23 +14,27 @@ from services.storage.storage import Storage
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.test_faults import list_launched_twice
 from tests.nightly import NIGHTLY, nightly
+from tests.postgres import Postgres, postgres
 from tests.zookeeper import zookeeper
 
-__all__ = ["zookeeper"]  # a fixture
+__all__ = ["postgres", "zookeeper"]  # fixtures
 pytestmark = pytest.mark.xdist_group("fencing")
 PODS = 120
 ROUNDS = 4
 ROLES = "api", "worker", "resmgr", "hostmgr"
-MESOS, KUBERNETES, ZOOKEEPER = "minicluster", "kubernetes", "elected by zookeeper"
+MESOS, KUBERNETES, ZOOKEEPER, POSTGRES = "minicluster", "kubernetes", "elected by zookeeper", "postgresql"
 
 
-@pytest.fixture(scope="module", params=[MESOS, nightly(KUBERNETES), nightly(ZOOKEEPER)])
+@pytest.fixture(scope="module", params=[MESOS, nightly(KUBERNETES), nightly(ZOOKEEPER), nightly(POSTGRES)])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     environment = {"PELOTON_LEADER_TTL_S": "2"}
     if request.param == ZOOKEEPER:
         environment["PELOTON_ELECTION"] = "zookeeper"
         environment["PELOTON_ZOOKEEPER"] = f"zk://{request.getfixturevalue('zookeeper')}/peloton"
     settings = temporary(tmp_path_factory.mktemp("fencing"), simulate=8, environment=environment)
+    if request.param == POSTGRES:  # processes freeze in the middle of transactions
+        server: Postgres = request.getfixturevalue("postgres")
+        settings = replace(settings, database=server.create_database())
     if request.param == KUBERNETES:
         settings = replace(settings, simulate=0, kubernetes=8, no_mesos=True)
     with Cluster(settings) as running:
@@ -88,9 +91,12 @@ def end_leases(storage: Storage, expires_s: float) -> None:
     storage.db.write(lambda conn: conn.execute(set_end, {"at": expires_s}))
 
 
-def dump(cluster: Cluster) -> list[str]:
-    conn = sqlite3.connect(str(sa.make_url(cluster.local.database).database))
+def dump(cluster: Cluster) -> dict[str, list[str]]:
+    """Return the rows of all tables."""
+    storage = Storage(cluster.local.database)
     try:
-        return list(conn.iterdump())
+        with storage.db.reading() as conn:
+            tables = sorted(sa.inspect(conn).get_table_names())
+            return {name: sorted(map(repr, conn.execute(sa.text(f'SELECT * FROM "{name}"')).all())) for name in tables}
     finally:
-        conn.close()
+        storage.close()

@@ -139,6 +139,29 @@ def test_a_frozen_transaction_does_not_hold_the_next_leader_up(
         world.a_job(stale, 1)
 
 
+def test_a_frozen_renewal_does_not_hold_the_next_leader_up(
+    storage: Storage, open_storage: Callable[[], Storage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may freeze in the transaction that renews its lease, too."""
+    if storage.db.is_sqlite:
+        pytest.skip("a process that stands still while it writes a file of SQLite stops all writers")
+    rival, renewed, taken = open_storage(), threading.Event(), threading.Event()
+    storage.leases.acquire(ROLE, A, "", 0.3, 0.0)
+    write = storage.db.write
+
+    def freeze(work: Callable[[sa.Connection], Any]) -> Any:
+        return write(lambda conn: (work(conn), renewed.set(), taken.wait(20))[0])
+
+    monkeypatch.setattr(storage.db, "write", freeze)
+    with ThreadPoolExecutor(1) as pool:
+        renewing = pool.submit(storage.leases.renew, ROLE, A, "", 0.3, 0.0)
+        assert renewed.wait(20)
+        lead(rival, B, TTL_S)
+        taken.set()
+        with pytest.raises(Unavailable):
+            renewing.result()
+
+
 _IN_TRANSACTION = (
     "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database() "
     "AND query LIKE 'UPDATE counter%'"

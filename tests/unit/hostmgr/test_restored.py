@@ -50,7 +50,7 @@ def test_a_database_that_was_not_restored_waits_for_nothing() -> None:
 
 
 def test_launches_wait_for_the_comparison() -> None:
-    """They begin when it is complete and no orphan has appeared for a while; the next host manager does not wait."""
+    """Launches begin when it is complete and no orphan has appeared for a while; the next host manager does not wait."""
     world = World()
     assert not world.may_launch(100 * QUIET_S)
     world.gate.note_compared()
@@ -74,7 +74,7 @@ def test_launches_wait_for_the_end_of_orphans() -> None:
 
 
 def test_an_orphan_that_does_not_end_delays_for_a_bounded_time() -> None:
-    """Its host may be gone for ever."""
+    """Hosts of orphans may be gone for ever."""
     world = World()
     world.gate.note_compared()
     world.gate.note_orphans([A])
