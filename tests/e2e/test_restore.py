@@ -5,11 +5,13 @@ twice at a time.
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,15 +29,18 @@ from tests.nightly import nightly
 
 pytestmark = pytest.mark.xdist_group("restore")
 PODS, INSTANCES = 40, 4
-LIVE = {"TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"}
+LIVE = {"TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING", "Pending", "Running"}
 OLD, NEW, NOW, LOST = "old", "new", "as it is", "lost"
-CONTROL_PLANE = ("resmgr", "hostmgr", "api", "worker")
+ROLES = "resmgr", "hostmgr", "api", "worker"
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(temporary(tmp_path_factory.mktemp("restore"), simulate=8)) as running:
+@pytest.fixture(scope="module", params=["minicluster", nightly("kubernetes")])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    settings = temporary(tmp_path_factory.mktemp("restore"), simulate=8)
+    if request.param == "kubernetes":
+        settings = replace(settings, simulate=0, kubernetes=8, no_mesos=True)
+    with Cluster(settings) as running:
         yield running
 
 
@@ -51,13 +56,22 @@ class Watch:
 
     def live(self) -> Counter[str]:
         """Count the live tasks of each instance."""
-        answer = Operator().call(self._cluster.local.mesos, {"type": "GET_TASKS"})["get_tasks"]
         count: Counter[str] = Counter()
-        for task in (*answer.get("tasks", ()), *answer.get("completed_tasks", ())):
-            instance, _, run = task["task_id"]["value"].rpartition("-")
+        for pod, state in self._list_pods():
+            instance, _, run = pod.rpartition("-")
             self.runs[instance].add(int(run))
-            count[instance] += task["state"] in LIVE
+            count[instance] += state in LIVE
         return count
+
+    def _list_pods(self) -> Iterator[tuple[str, str]]:
+        """Yield pods and their states, of those that the cluster remembers."""
+        if self._cluster.local.kubernetes is not None:
+            pods = json.loads(self._cluster.ask_kubernetes("/api/v1/pods?labelSelector=peloton.io%2Fcluster"))["items"]
+            yield from ((one["metadata"]["name"], one["status"]["phase"]) for one in pods)
+            return
+        answer = Operator().call(self._cluster.local.mesos, {"type": "GET_TASKS"})["get_tasks"]
+        tasks = *answer.get("tasks", ()), *answer.get("completed_tasks", ())
+        yield from ((task["task_id"]["value"], task["state"]) for task in tasks)
 
     def _run(self) -> None:
         while not self._stop.wait(0.05):
@@ -76,18 +90,19 @@ class Watch:
 @contextmanager
 def disaster(cluster: Cluster) -> Iterator[None]:
     """Kill the control plane and Temporal; hosts run on. Start them again in the end."""
-    for part in (*CONTROL_PLANE, "temporal"):
+    roles = [name for name in cluster.local.parts if name.startswith(ROLES)]
+    for part in (*roles, "temporal"):
         cluster.stop_part(part, now=True)
     cluster.wait(lambda: not leads(cluster), "the end of the leases")
     yield
-    for part in ("temporal", *CONTROL_PLANE):
+    for part in ("temporal", *roles):
         cluster.start_part(part)
 
 
 def leads(cluster: Cluster) -> bool:
     storage = Storage(cluster.local.database)
     try:
-        return any(storage.leases.leader(role, time.time()) is not None for role in ("resmgr", "hostmgr/local"))
+        return any(row.expires_s > time.time() for row in storage.overview.leases())
     finally:
         storage.close()
 

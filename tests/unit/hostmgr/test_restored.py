@@ -50,7 +50,7 @@ def test_a_database_that_was_not_restored_waits_for_nothing() -> None:
 
 
 def test_launches_wait_for_the_comparison() -> None:
-    """Launches begin when it is complete and no orphan has appeared for a while; the next host manager does not wait."""
+    """Launches begin when it is complete and no orphan has appeared for a while; the next leader does not wait."""
     world = World()
     assert not world.may_launch(100 * QUIET_S)
     world.gate.note_compared()
