@@ -15,6 +15,9 @@ from services import runtime
 from services.cluster_drivers import cluster_driver_of
 from services.lab.local.cluster import LocalCluster, LocalSettings
 from services.lab.local.temporal_server import temporal_binary
+from services.retention.archive import Archive
+from services.retention.query import Filter, find_lines
+from services.retention.stores import open_store
 from services.settings import load
 from services.storage.engine import make_engine
 from services.tls.settings import read_transport
@@ -52,6 +55,10 @@ def make_driver() -> None:
          "'peloton-temporal[web]'"),
         ("thriftpy2", lambda: run_alone("aurorabridge"), "role aurorabridge needs thriftpy2, which is not installed: "
          "pip install 'peloton-temporal[aurora]'"),
+        ("obstore", lambda: open_store("s3://bucket/peloton"), "archive s3://bucket/peloton needs obstore, which is "
+         "not installed: pip install 'peloton-temporal[archive]'"),
+        ("duckdb", lambda: list(find_lines(Archive(open_store("/nowhere")), Filter("jobs"), 1)), "archive query needs "
+         "duckdb, which is not installed: pip install 'peloton-temporal[archive]'"),
         ("starlette", lambda: start_local(web=True), "the role web of a local cluster needs starlette, which is not "
          "installed: pip install 'peloton-temporal[local]'"),
         ("cryptography", lambda: start_local(secure=True), "a secure local cluster needs cryptography, which is not "
