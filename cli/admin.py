@@ -17,6 +17,7 @@ from cli.admin_workers import worker
 from cli.backup import backup, restore
 from cli.check_store import check_store
 from cli.command import Group, verb_commands
+from cli.doctor import doctor
 from cli.errors import Failed
 from cli.output import Table, print_for_programs, print_list
 from cli.settings import Settings, pass_settings
@@ -37,6 +38,7 @@ def admin() -> None:
 
 
 admin.add_command(check_store)
+admin.add_command(doctor)
 admin.add_command(worker)
 admin.add_command(token)
 admin.add_command(audit)

@@ -96,7 +96,7 @@ SERVICES: Mapping[str, Mapping[str, Row]] = {
         "GetUsage": _row(READER, _pool("paths")),
     },
     "peloton.api.v0.overview.OverviewService": {
-        **dict.fromkeys(("GetOverview", "GetHostMap", "ListHostEvents"), _ANY_READER),
+        **dict.fromkeys(("GetOverview", "GetHostMap", "ListHostEvents", "GetDiagnosis"), _ANY_READER),
         "GetHostPods": _ALL_READER,
     },
     # pools

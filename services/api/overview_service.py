@@ -31,8 +31,10 @@ from peloton.model.respool import pool_paths
 from peloton.model.text import shorten
 from peloton.model.times import NS_PER_S
 from peloton.model.workflow_trouble import FailingActivity, TemporalSnapshot
+from services.api.backlog import Bounds
 from services.api.calls import Calls
 from services.api.channels import AsyncLeaderChannels
+from services.api.diagnosis import Diagnosis
 from services.api.forward import RESMGR
 from services.api.lacking_pools import LackingPools
 from services.rested import REST_PER_QUESTION, Rested
@@ -81,6 +83,8 @@ class OverviewService:
         clock: Callable[[], float] = time.monotonic,
         wall_ns: Callable[[], int] = time.time_ns,
         watch: WatchesTemporal | None = None,
+        bounds: Bounds | None = None,
+        expires_at: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._storage, self._channels, self._calls, self._temporal = storage, channels, calls, temporal
         self._clock, self._wall_ns, self._watch = clock, wall_ns, watch
@@ -90,7 +94,16 @@ class OverviewService:
         self._counting: asyncio.Task[Counted] | None = None
         self._resmgr_problems: tuple[float, list[pb.Problem]] = (float("-inf"), [])  # expiry, problems
         self._lacking = LackingPools()
+        read_problems = self._read_workflow_problems
+        self._diagnosis = Diagnosis(storage, channels, calls, bounds or Bounds(), read_problems, expires_at)
         self._host_pods: OrderedDict[str, Rested[list[HostPodRow]]] = OrderedDict()
+
+    async def GetDiagnosis(self, request: pb.GetDiagnosisRequest, context: Any) -> pb.GetDiagnosisResponse:
+        checks = [
+            pb.DiagnosticCheck(name=one.name, result=one.result.value, text=one.text, advice=one.advice)  # type: ignore[arg-type]
+            for one in await self._diagnosis.run()
+        ]
+        return pb.GetDiagnosisResponse(checks=checks, time=self._wall_ns() / NS_PER_S)
 
     # Overview.
 

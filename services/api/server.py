@@ -203,6 +203,9 @@ async def start(
     rebalances = RebalanceService(
         storage.rebalances, of_hosts.answer, channels.clusters, calls, wakers.rebalances_changed
     )
+    overview = OverviewService(
+        storage, channels, calls, temporal, watch=watch, bounds=bounds, expires_at=transport.expires_at
+    )
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
         (AccessService(is_enforced=access is not None), ACCESS_SERVICE),
         (AuditService(storage.audit, calls), AUDIT_SERVICE),
@@ -211,7 +214,7 @@ async def start(
         (bulk, BULK_SERVICE),
         (migrations, MIGRATION_SERVICE),
         (rebalances, REBALANCE_SERVICE),
-        (OverviewService(storage, channels, calls, temporal, watch=watch), OVERVIEW_SERVICE),
+        (overview, OVERVIEW_SERVICE),
         (WorkerVersionService(workers or NoWorkers(), calls), WORKER_VERSION_SERVICE),
         (LookupService(storage.search, storage.pools, storage.hosts, calls), LOOKUP_SERVICE),
         (JobTableService(storage, calls, channels), JOB_TABLE_SERVICE),

@@ -19,6 +19,7 @@ from services.storage.admission.admission import Admission
 from services.storage.audit.audit_log import AuditLog
 from services.storage.bulk_reads import BulkReads
 from services.storage.daemons.daemons import Daemons
+from services.storage.diagnosis import Diagnosis
 from services.storage.engine import POOL_SIZE, Database
 from services.storage.history.history import History
 from services.storage.hosts.host_events import HostEvents
@@ -113,6 +114,7 @@ class Storage:
         self.retention = RetentionRecords(db)
         self.overview = Overview(db)
         self.audit = AuditLog(db)
+        self.diagnosis = Diagnosis(db)
 
     def close(self) -> None:
         self.db.close()

@@ -175,8 +175,8 @@ ALERTS = (
         WARNING,
         lasts="15m",
         expr=(
-            'sum by (cluster) (peloton_hosts_registered{state="unavailable"})'
-            " / sum by (cluster) (peloton_hosts_registered) > 0.1"
+            'sum by (cluster) (peloton_hosts_registered{state="unavailable"}) / '
+            "sum by (cluster) (peloton_hosts_registered) > 0.1"
         ),
         summary="More than a tenth of the hosts of {{ $labels.cluster }} takes no pods.",
         means="Hosts are in maintenance, closed or lost.",

@@ -18,7 +18,8 @@ _REPOSITORIES = (
     "storage activity_reports admission.admission bulk_reads daemons.daemons history.history hosts.host_pools "
     "hosts.hosts hosts.maintenance hosts.mover jobs.configs jobs.job_streams jobs.job_table jobs.jobs jobs.search "
     "jobs.secrets leases lockdowns moves.migrations moves.rebalances pods.external_pods pods.host_pods pods.pods "
-    "pods.status_writes pools restored updates.disruptions updates.updates volumes.volumes watch_log overview"
+    "pods.status_writes pools restored updates.disruptions updates.updates volumes.volumes watch_log overview "
+    "diagnosis"
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _CHOOSES_HOSTS = (

@@ -353,3 +353,36 @@ async def test_hosts_that_are_not_there(overview: Any) -> None:
     for number in range(HOSTS_KEPT + 2):
         code, _ = await expect_refusal(overview.GetHostPods(pb.GetHostPodsRequest(hostname=f"h{number}")))
         assert grpc.StatusCode.NOT_FOUND is code
+
+
+async def diagnose(world: World) -> dict[str, tuple[int, str]]:
+    answer = await world.stub.GetDiagnosis(pb.GetDiagnosisRequest())
+    assert abs(answer.time - time.time()) < 60
+    return {one.name: (one.result, one.advice) for one in answer.checks}
+
+
+async def test_a_diagnosis_checks_all_that_an_api_reaches(world: World) -> None:
+    """Every check of a sound control plane is ok, and asks for nothing."""
+    for role in ("resmgr", "hostmgr/east", "hostmgr/west"):
+        world.storage.leases.acquire(role, "me", f"{role}:1", 10.0, time.time())
+    world.resmgr.problems = []
+
+    found = await diagnose(world)
+
+    assert {(pb.CHECK_RESULT_OK, "")} == set(found.values())
+    assert found.keys() >= {"database", "schema", "disk", "backlog", "resmgr", "hostmgr/west", "lease hostmgr/east"}
+    assert found.keys() >= {"clock of the database", "Temporal and workflows", "rules between rows"}
+
+
+async def test_a_diagnosis_names_what_does_not_answer(world: World) -> None:
+    """A role that is down, a lease that no sound clock writes, and Temporal without an answer fail alone."""
+    world.resmgr.problems = []
+    world.addresses["west"] = "127.0.0.1:1"
+    world.watch.seen = TemporalSnapshot(fault="connection refused")
+
+    found = await diagnose(world)
+
+    failed = {name for name, (result, _) in found.items() if result == pb.CHECK_RESULT_FAIL}
+    assert {"hostmgr/west", "Temporal: role temporal"} == {name for name in failed if not name.startswith("lease")}
+    assert "synchronize it by NTP" in found["lease resmgr"][1]  # leased for 600 s
+    assert all(advice for result, advice in found.values() if result != pb.CHECK_RESULT_OK)
