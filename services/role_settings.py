@@ -86,19 +86,13 @@ def check_exposure(settings: Settings, roles: Collection[str]) -> None:
 
 
 def check_metrics_exposure(settings: Settings) -> None:
-    """Raise InvalidSettings when other machines could read metrics without a certificate."""
-    if settings.insecure or is_loopback(settings.metrics_host):
+    """Raise InvalidSettings when other machines would read the metrics without TLS."""
+    if settings.insecure or not settings.metrics_port or is_loopback(settings.metrics_host) or settings.tls_cert_file:
         return
-    where = f"other machines reach {PREFIX}METRICS_HOST={settings.metrics_host}"
-    escape = f"or {PREFIX}INSECURE=true in a network whose every client is trusted"
-    if settings.metrics_port and not settings.tls_cert_file:
-        raise InvalidSettings(
-            f"{PREFIX}TLS_CERT_FILE must be set for {PREFIX}METRICS_PORT: {where}; want a certificate, {escape}"
-        )
-    if settings.temporal_metrics_port:
-        raise InvalidSettings(
-            f"{PREFIX}TEMPORAL_METRICS_PORT is plain text: {where}; want a loopback address, {escape}"
-        )
+    raise InvalidSettings(
+        f"{PREFIX}TLS_CERT_FILE must be set for {PREFIX}METRICS_HOST={settings.metrics_host}, which other machines "
+        f"reach; want a certificate, or {PREFIX}INSECURE=true in a network where all clients are trusted"
+    )
 
 
 def authenticates_clients(settings: Settings) -> bool:

@@ -30,6 +30,7 @@ from services.settings import Settings, load
 from services.storage import schema_version
 from services.storage.storage import Storage
 from services.telemetry.start import configure as configure_telemetry
+from services.telemetry.start import show_expiry
 from services.tls.settings import read_transport
 from services.tls.transport import Transport
 from workflows.policies import Policies
@@ -208,6 +209,7 @@ def _collect_garbage() -> None:
 
 
 async def _watch_expiry(transport: Transport) -> None:
+    show_expiry(transport)
     while True:
         transport.warn_of_expiry()
         await asyncio.sleep(EXPIRY_CHECK_S)

@@ -47,7 +47,7 @@ class Shared:
 
 def sdk_metrics_address(settings: Settings) -> str:
     """Return where Prometheus scrapes the metrics of Temporal's SDK; empty: nowhere."""
-    return f"{settings.metrics_host}:{settings.temporal_metrics_port}" if settings.temporal_metrics_port else ""
+    return f"127.0.0.1:{settings.temporal_metrics_port}" if settings.temporal_metrics_port else ""
 
 
 def as_candidate(shared: Shared, role: str) -> tuple[Shared, Election]:

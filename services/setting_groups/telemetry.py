@@ -38,11 +38,13 @@ class TelemetrySettings:
         low=0,
         high=PORT_MAX,
     )
-    metrics_host: str = setting("127.0.0.1", ALL, "address on which that port listens", form=WORD)
+    metrics_host: str = setting(
+        "127.0.0.1", ALL, "address on which that port listens; beyond loopback by TLS, as all ports of roles", form=WORD
+    )
     temporal_metrics_port: int = setting(
         0,
         SERVERS,
-        "port at which Prometheus scrapes the metrics of Temporal's SDK, `/metrics`, on the same address; 0: none",
+        "port on loopback at which Prometheus scrapes the metrics of Temporal's SDK, `/metrics`; 0: none",
         low=0,
         high=PORT_MAX,
     )

@@ -326,6 +326,18 @@ ALERTS = (
         ),
     ),
     Alert(
+        "PelotonCertificateExpires",
+        WARNING,
+        lasts="1h",
+        expr="min by (role, instance) (peloton_tls_certificate_expiry_seconds) - time() < 14 * 86400",
+        summary="The certificate of {{ $labels.role }} at {{ $labels.instance }} expires within two weeks.",
+        means="After its end no other role and no client talks to the process.",
+        do=(
+            "Issue a new certificate into the same files: the process reads it within seconds, without a restart.",
+            "See [transport](transport.md) for who signs it.",
+        ),
+    ),
+    Alert(
         "PelotonCallsFail",
         CRITICAL,
         lasts="0m",

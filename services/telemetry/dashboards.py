@@ -51,7 +51,20 @@ OVERVIEW = (
     "peloton.wakeups.waiting",
 )
 HOSTS = ("hosts", "placement", "launch", "pod", "status", "reconcile", "qos", "sla")
-ROLES = ("job.duration", "api", "watch", "grpc", "db", "temporal", "activity", "wakeups", "sweep", "leader", "process")
+ROLES = (
+    "job.duration",
+    "api",
+    "watch",
+    "grpc",
+    "db",
+    "temporal",
+    "activity",
+    "wakeups",
+    "sweep",
+    "leader",
+    "tls",
+    "process",
+)
 DASHBOARDS = (
     Dashboard("overview", "Peloton: overview", (), names=OVERVIEW),
     Dashboard("pools", "Peloton: pools", ("pool",), ("peloton.pool.", "peloton.job.admission", "peloton.resmgr.")),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opentelemetry import metrics
-from opentelemetry.metrics import Observation
+from opentelemetry.metrics import CallbackOptions, Observation
 
 from services.settings import Settings
 from services.telemetry import state
@@ -16,6 +16,8 @@ from services.telemetry.logs import configure_logs
 from services.telemetry.metrics import register_gauge
 from services.telemetry.table import ROWS
 from services.telemetry.traces import start_traces
+from services.tls.settings import read_transport
+from services.tls.transport import Transport
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricReader
@@ -50,7 +52,6 @@ def _export_metrics(settings: Settings, own: dict[str, str]) -> None:
     from opentelemetry.sdk.resources import Resource
 
     from services.telemetry import exposition, scrape
-    from services.tls.settings import read_transport
 
     readers: list[MetricReader] = []
     if settings.otlp:
@@ -70,6 +71,16 @@ def _export_metrics(settings: Settings, own: dict[str, str]) -> None:
     )
     started_s = time.time()
     register_gauge("peloton.process.started", lambda _: [Observation(started_s)])
+
+
+def show_expiry(transport: Transport) -> None:
+    """Export when the certificate of this process expires."""
+
+    def read(_: CallbackOptions) -> list[Observation]:
+        expires_s = transport.expires_at()
+        return [] if expires_s is None else [Observation(expires_s)]
+
+    register_gauge("peloton.tls.certificate_expiry", read)
 
 
 def _export_traces(settings: Settings, own: dict[str, str], is_entrance: bool) -> None:

@@ -179,6 +179,12 @@ ROWS: tuple[Row, ...] = (
     _counter("peloton.leader.changes", "{change}", LEADERS, "leases won and lost", "lease", "change"),
     _counter("peloton.leader.late_renewals", "{renewal}", LEADERS, "renewals that failed or came late", "lease"),
     # Processes.
+    _gauge(
+        "peloton.tls.certificate_expiry",
+        "s",
+        "api worker resmgr hostmgr web aurorabridge",
+        "unix time at which the certificate of the process expires, where it has one",
+    ),
     _gauge("peloton.process.started", "s", "api worker resmgr hostmgr web aurorabridge", "unix time of the start"),
 )
 

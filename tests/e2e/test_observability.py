@@ -31,9 +31,10 @@ RARE = {
     "peloton.status.dropped",
     "peloton.sweep.jobs",
     "peloton.temporal.errors",
+    "peloton.tls.certificate_expiry",
     "peloton.wakeups.failed",
 }
-"""Metrics of trouble, which one job that succeeds does not have."""
+"""Metrics of trouble and of TLS, which one job that succeeds does not have."""
 
 HOPS = {
     ("peloton-api", "peloton.api.job.JobManager/Create"),

@@ -183,6 +183,9 @@ MAY: dict[str, May] = {
         ("peloton.errors", "peloton.model.text", "services.log_lines", "services.settings", "services.tls"),
         ("opentelemetry",),
     ),
+    "services.telemetry.start": May(
+        ("services.role_settings", "services.settings", "services.telemetry", "services.tls"), ("opentelemetry",)
+    ),
     "services.telemetry.calls": May(("services.grpc_handlers", "services.telemetry"), ("grpc",)),
     "services.rested": May(),
     "services.ticks": May(("peloton.lifecycle.liveness",)),

@@ -184,28 +184,6 @@ def test_other_machines_are_served_with_tls_and_credentials(host: str) -> None:
     assert host == load_for(["api"], given | {"PELOTON_INSECURE": "true"}).host
 
 
-def test_metrics_are_for_this_machine_or_have_tls() -> None:
-    """A port of metrics that other machines reach is refused like one of a role; that of Temporal has no TLS."""
-    given = {"PELOTON_DATABASE": "sqlite:///p.db", "PELOTON_METRICS_HOST": "0.0.0.0"}
-    tls = given | {"PELOTON_TLS_CERT_FILE": "/tls/cert.pem", "PELOTON_TLS_CA_FILE": "/tls/ca.pem"}
-    for port, refused, fault in (
-        ("METRICS", given, "PELOTON_TLS_CERT_FILE must be set for PELOTON_METRICS_PORT"),
-        (
-            "TEMPORAL_METRICS",
-            tls,
-            "PELOTON_TEMPORAL_METRICS_PORT is plain text: other machines reach PELOTON_MET",
-        ),
-    ):
-        ports = {f"PELOTON_{port}_PORT": "9000"}
-        with pytest.raises(InvalidSettings, match=fault):
-            load_for(["worker"], refused | ports)
-        for allowed in ({"PELOTON_INSECURE": "true"}, {"PELOTON_METRICS_HOST": "127.0.0.1"}):
-            assert load_for(["worker"], refused | ports | allowed)
-
-    assert load_for(["worker"], given)
-    assert load_for(["worker"], tls | {"PELOTON_METRICS_PORT": "9000"})
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_this_machine_is_served_without(host: str) -> None:
     """Loopback needs no settings."""
@@ -377,3 +355,14 @@ def test_deployments_name_settings_only() -> None:
 
     assert len(named) > 20
     assert [(where, name) for where, name in sorted(named) if name not in variables and is_unknown(name)] == []
+
+
+def test_metrics_are_served_to_other_machines_with_tls() -> None:
+    """A port of metrics that other machines reach has a certificate, or the word of the operator."""
+    given = {"PELOTON_DATABASE": "sqlite:///p.db", "PELOTON_METRICS_PORT": "9464", "PELOTON_METRICS_HOST": "0.0.0.0"}
+
+    with pytest.raises(InvalidSettings, match=r"PELOTON_TLS_CERT_FILE must be set for PELOTON_METRICS_HOST=0\.0\.0\.0"):
+        load_for(["worker"], given)
+    tls = given | {"PELOTON_TLS_CERT_FILE": "/tls/cert.pem", "PELOTON_TLS_CA_FILE": "/tls/ca.pem"}
+    for allowed in (tls, given | {"PELOTON_INSECURE": "true"}, given | {"PELOTON_METRICS_HOST": "::1"}):
+        assert 9464 == load_for(["worker"], allowed).metrics_port

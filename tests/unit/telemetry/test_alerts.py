@@ -34,6 +34,7 @@ HEALTHY = {
     'peloton_launch_pods_total{cluster="a",outcome="launched"}': "0+100x180",
     'peloton_launch_pods_total{cluster="a",outcome="failed"}': "0+1x180",
     'peloton_process_started_seconds{role="api"}': "100x180",
+    'peloton_tls_certificate_expiry_seconds{role="api"}': "5000000x180",
     'peloton_grpc_calls_total{method="S/M",code="OK"}': "0+100x180",
     'peloton_db_errors_total{role="api",error="conflict"}': "0+100x180",
     'peloton_activity_duration_seconds_count{activity="settle",outcome="done"}': "0+100x180",
@@ -75,6 +76,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "PelotonActivitiesFail": {
         'peloton_activity_duration_seconds_count{activity="settle",outcome="failed"}': "0+50x180"
     },
+    "PelotonCertificateExpires": {'peloton_tls_certificate_expiry_seconds{role="api"}': "100000x180"},
     "PelotonCallsFail": {'peloton_grpc_calls_total{method="S/M",code="INTERNAL"}': "0x175 1x5"},
     "PelotonCallsRefused": {'peloton_api_refused_total{rule="jobs_waiting"}': "0+10x180"},
 }
