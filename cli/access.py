@@ -49,11 +49,9 @@ def _read_token(path: Path | None) -> str:
         return str(click.prompt("Token", hide_input=True)).strip()
     if path == Path("-"):
         return sys.stdin.read(TOKEN_CHARS_MAX + 1).strip()
-    try:
-        with path.open(encoding="ascii", errors="replace") as file:
-            return file.read(TOKEN_CHARS_MAX + 1).strip()
-    except OSError as error:
-        raise Failed(f"{path} cannot be read: {error.strerror}") from error
+    from peloton.files import read_text_file
+
+    return read_text_file(path, "token file", TOKEN_CHARS_MAX + 1).strip()
 
 
 @click.command(cls=Command)

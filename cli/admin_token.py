@@ -18,6 +18,8 @@ from cli.settings import Settings, pass_settings
 from cli.terminal import echo
 from peloton.access.caller import CallerKind
 from peloton.access.tokens import KINDS, RANDOM_BYTES, TokenRow, make_token, parse_rows
+from peloton.errors import InvalidArgument
+from peloton.files import read_text_file
 
 FILE_BYTES_MAX = 4 * 2**20
 NAME_CHARS_MAX = 200
@@ -114,15 +116,11 @@ def revoke(token_id: str, path: Path) -> None:
 def _read_lines(path: Path) -> list[str]:
     """Return the lines of the file, which may not exist yet. Raises Failed for a bad one."""
     try:
-        with path.open("rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
-        if len(content) > FILE_BYTES_MAX:
-            raise ValueError(f"the file has more than {FILE_BYTES_MAX:,} bytes")
-        text = content.decode()
+        text = read_text_file(path, "file of tokens", FILE_BYTES_MAX)
         parse_rows(text)
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, InvalidArgument) as error:
         raise Failed(f"{path}: {error}") from error
     return text.splitlines()
 

@@ -178,6 +178,7 @@ SERVICES: Mapping[str, Mapping[str, Row]] = {
         **dict.fromkeys(("PlanRebalance", "QueryRebalance"), _ALL_READER),
         **dict.fromkeys(("StartRebalance", "PauseRebalance", "ResumeRebalance", "StopRebalance"), _ADMINISTERS),
     },
+    "peloton.api.v0.retention.RetentionService": {"GetRetention": _ANY_READER},
     "peloton.api.v0.workers.WorkerVersionService": {
         "QueryWorkerVersions": _ANY_READER,
         **dict.fromkeys(("PromoteWorkerVersion", "RollBackWorkerVersion"), _ADMINISTERS),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from peloton.client.tls import cluster_file
 from peloton.errors import InvalidArgument
+from peloton.files import read_file
 
 TOKEN_CHARS_MAX = 16 * 1024
 TOKEN, TOKEN_FILE = "PELOTON_TOKEN", "PELOTON_TOKEN_FILE"
@@ -62,8 +63,7 @@ class TokenFile:
             found = self._path.stat()
             stamp = found.st_ino, found.st_size, found.st_mtime_ns
             if self._read is None or self._read[0] != stamp:
-                with self._path.open("rb") as file:
-                    content = file.read(TOKEN_CHARS_MAX + 2)
+                content = read_file(self._path, "token file", TOKEN_CHARS_MAX + 2)
                 self._read = stamp, _bearer(check_token(content.decode("ascii", "replace").strip(), str(self._path)))
         except OSError as error:
             raise InvalidArgument(f"token file {self._path} cannot be read: {error.strerror}") from None

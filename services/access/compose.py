@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from peloton.access.caller import Caller, CallerKind, Role
-from peloton.errors import InvalidSettings
+from peloton.errors import InvalidArgument, InvalidSettings
 from peloton.extras import require_extra
 from services.access.access import Access, Authenticators, anonymous_with
 from services.access.basic import BasicUsers
@@ -48,7 +48,7 @@ def _make_oidc(settings: Settings) -> Oidc:
     try:
         check_address(settings.auth_oidc_issuer)
         fetch = make_fetch(settings.auth_oidc_ca_file)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, InvalidArgument) as error:
         raise InvalidSettings(f"PELOTON_AUTH_OIDC_ISSUER, PELOTON_AUTH_OIDC_CA_FILE: {error}") from error
     config = OidcConfig(
         settings.auth_oidc_issuer,

@@ -11,6 +11,8 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 
 import jwt
 
+from peloton.files import read_authorities
+
 DOCUMENT_BYTES_MAX = 1 << 20
 TIMEOUT_S = 5.0
 KEYS_MAX = 100
@@ -25,9 +27,13 @@ class _NoRedirects(HTTPRedirectHandler):
         return None
 
 
+def _context(ca_file: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=read_authorities(ca_file) if ca_file else None)
+
+
 def make_fetch(ca_file: str = "") -> Fetch:
     """Return what fetches documents. ``ca_file``: authorities of the issuer; empty: those of the system."""
-    opener = build_opener(_NoRedirects, HTTPSHandler(context=ssl.create_default_context(cafile=ca_file or None)))
+    opener = build_opener(_NoRedirects, HTTPSHandler(context=_context(ca_file)))
 
     def fetch(address: str) -> bytes:
         check_address(address)

@@ -181,28 +181,24 @@ async def start(
     transport: Transport = PLAINTEXT,
     access: Access | None = None,
     recorder: Recorder | None = None,
-    submissions_per_minute: int = 0,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is in use.
 
     ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
     ``bounds`` limit the backlog. ``temporal`` describes Temporal; ``watch``, ``workers``, ``schedules`` access it.
-    ``transport`` is that of all channels and ports. Without ``access`` the cluster asks for no credentials.
-    ``submissions_per_minute`` limits each user; 0: it does not."""
+    ``transport`` is that of all channels and ports. Without ``access`` the cluster asks for no credentials."""
     calls, channels = Calls(), AsyncLeaderChannels(leader, clusters, transport)
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
     watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds or Bounds())
     finder, for_roles = make_finder(storage, calls, schedules), roles_only_in(FOR_ROLES, transport)
-    gates = [QuotaGate(submissions_per_minute), LockdownGate(locks), backlog]
+    gates = [QuotaGate(bounds.submissions_per_minute if bounds else 0), LockdownGate(locks), backlog]
     server = _make_server(for_roles, Guard(access, finder, recorder), gates)
     backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
     migrations = MigrationService(storage, targets or NoTargets(), calls, wakers.migrations_changed)
     of_hosts = ClusterServices(ABOUT_HOSTS, channels, lambda names: storage.hosts.clusters_of(names))
-    rebalances = RebalanceService(
-        storage.rebalances, of_hosts.answer, channels.clusters, calls, wakers.rebalances_changed
-    )
+    moves = RebalanceService(storage.rebalances, of_hosts.answer, channels.clusters, calls, wakers.rebalances_changed)
     overview = OverviewService(
         storage, channels, calls, temporal, watch=watch, bounds=bounds, expires_at=transport.expires_at
     )
@@ -213,7 +209,7 @@ async def start(
         (TaskManager(backend), TASK_MANAGER),
         (bulk, BULK_SERVICE),
         (migrations, MIGRATION_SERVICE),
-        (rebalances, REBALANCE_SERVICE),
+        (moves, REBALANCE_SERVICE),
         (overview, OVERVIEW_SERVICE),
         (WorkerVersionService(workers or NoWorkers(), calls), WORKER_VERSION_SERVICE),
         (LookupService(storage.search, storage.pools, storage.hosts, calls), LOOKUP_SERVICE),

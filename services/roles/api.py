@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from peloton.lifecycle.worker_ramp import Promotion
 from services.roles.shared import Shared, bounds_of, host_managers_of, make_sweep, opening_wakers
@@ -32,7 +33,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             wakers,
             shared.channels.leader,
             address,
-            bounds=bounds_of(settings),
+            bounds=replace(bounds_of(settings), submissions_per_minute=settings.quota_submissions_per_minute),
             clusters=shared.channels.clusters,
             targets=host_managers_of(shared),
             temporal=shared.temporal_config,
@@ -42,7 +43,6 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             transport=shared.channels.transport,
             access=access,
             recorder=make_recorder(settings, shared.storage.audit, is_enforced=access is not None),
-            submissions_per_minute=settings.quota_submissions_per_minute,
         )
         log.info("API at %s", address)
         await make_sweep(shared, wakers).once()  # jobs stored just before a crash have no workflow yet

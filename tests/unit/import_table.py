@@ -309,7 +309,7 @@ MAY: dict[str, May] = {
     "services.access.oidc": May(
         ("peloton.access", "peloton.errors", "peloton.model", "services.access.issuer"), ("jwt",)
     ),
-    "services.access.issuer": May((), ("jwt",)),
+    "services.access.issuer": May(("peloton.files",), ("jwt",)),
     "services.api": May(
         (
             *_MEASURES,

@@ -70,10 +70,10 @@ class Filter:
 
 def filter_of(request: WatchRequest) -> Filter:
     """Convert the filter of a request to one for its caller. Raises InvalidArgument."""
-    return replace(_asked(request), readable=readable_paths(CALLER.get()))
+    return replace(_parse_filter(request), readable=readable_paths(CALLER.get()))
 
 
-def _asked(request: WatchRequest) -> Filter:
+def _parse_filter(request: WatchRequest) -> Filter:
     if request.HasField("pod_filter"):
         return _pod_filter(request.pod_filter)
     if request.HasField("stateless_job_filter"):

@@ -32,6 +32,7 @@ from services.access.bindings import BindingsFile
 from services.access.compose import find_certified
 from services.access.role_token import RoleToken, TokenTransport
 from services.access.tokens import Tokens
+from services.api.backlog import Bounds
 from services.api.server import start
 from services.storage.storage import Storage
 from services.tls.transport import PLAINTEXT
@@ -135,7 +136,7 @@ async def cluster(storage: Storage, tmp_path: Path) -> AsyncIterator[Cluster]:
         OneSandbox(),
         access=access,
         transport=transport,
-        submissions_per_minute=3,
+        bounds=Bounds(submissions_per_minute=3),
     )
     cluster = Cluster(tmp_path, server.port, tokens)
     yield cluster

@@ -52,11 +52,15 @@ def test_a_refused_token_is_not_stored(run: Run, api: FakeApi, folder: Path) -> 
     assert not credentials_file(api.address).exists()
 
 
-@pytest.mark.parametrize("content", ["", "two words", "x" * 20_000])
-def test_a_file_without_a_token_is_refused(run: Run, folder: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [("", "want one token"), ("two words", "want one token"), ("x" * 20_000, "has more than")],
+    ids=["empty", "two words", "large"],
+)
+def test_a_file_without_a_token_is_refused(run: Run, folder: Path, content: str, text: str) -> None:
     """The error names the rule."""
     (folder / "secret").write_text(content)
-    assert "want one token" in run(f"login --token-file {folder / 'secret'}").stderr
+    assert text in run(f"login --token-file {folder / 'secret'}").stderr
 
 
 def test_identity_and_roles_are_shown(run: Run, api: FakeApi) -> None:
