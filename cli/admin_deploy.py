@@ -18,6 +18,7 @@ from cli.terminal import echo
 from peloton.deployment.description import Deployment, parse
 from peloton.deployment.parts import api_address, client_settings, parts_of, port_setting
 from peloton.deployment.plan import Action, Step, changes, plan, plan_deletion
+from peloton.errors import InvalidArgument
 
 VIRTUAL = "virtual"
 """The name of a virtual cluster that no file describes, and of its pool."""
@@ -102,7 +103,10 @@ def read(file: Path | None, changed: dict[str, Any]) -> Deployment:
         given = {"name": name, "pool": f"/{name}", "data": str(state_folder() / name), "roles": {"web": {}}}
         given["simulate"] = changed["simulate"] or 1
     given |= {key: value for key, value in changed.items() if value}
-    return parse(given, str(Path(sys.executable).parent / "peloton"))
+    try:
+        return parse(given, str(Path(sys.executable).parent / "peloton"))
+    except InvalidArgument as error:
+        raise Failed(f"{file}: {error.message}" if file else error.message) from None
 
 
 def state_folder() -> Path:

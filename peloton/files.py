@@ -27,11 +27,14 @@ class FileTooLarge(InvalidArgument):
     """The file has more bytes than the limit, possibly without an end."""
 
 
-def read_file(path: Path | str, what: str, bytes_max: int = TEXT_BYTES_MAX, pipe_s: float = PIPE_S) -> bytes:
-    """Read a whole file; ``what`` says in errors what it is. Raises OSError, and InvalidArgument beyond a limit."""
+def read_file(path: Path | str, what: str, bytes_max: int = TEXT_BYTES_MAX, pipe_s: float = 0) -> bytes:
+    """Read a whole file; ``what`` says in errors what it is. 0 seconds are ``PIPE_S``.
+
+    Raises OSError, and InvalidArgument beyond a limit.
+    """
     descriptor = _open(path)
     try:
-        return _read(descriptor, path, what, bytes_max, pipe_s)
+        return _read(descriptor, path, what, bytes_max, pipe_s or PIPE_S)
     finally:
         os.close(descriptor)
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from peloton.errors import InvalidArgument
+from peloton.files import read_file
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -44,8 +45,7 @@ def read(folder: Path) -> Manifest:
     """Read the manifest, and compare the checksums. Raises InvalidArgument."""
     path = folder / NAME
     try:
-        with path.open(encoding="utf-8") as file:
-            manifest = Manifest(**json.loads(file.read(MANIFEST_BYTES_MAX)))
+        manifest = Manifest(**json.loads(read_file(path, "manifest", MANIFEST_BYTES_MAX)))
     except FileNotFoundError:
         raise InvalidArgument(f"{folder} is no complete backup: it has no {NAME}") from None
     except (OSError, ValueError, TypeError) as error:

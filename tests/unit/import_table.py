@@ -439,9 +439,7 @@ MAY: dict[str, May] = {
     ),
     "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR, "peloton.extras", "services.role_settings")),
     "services.host_monitors": May(("peloton.model", "peloton.scheduling", *_HOSTMGR)),
-    "services.backup": May(
-        ("peloton.errors", "services", "workflows.attributes"), ("google", "sqlalchemy", "temporalio")
-    ),
+    "services.backup": May((*_READS_FILES, "services", "workflows.attributes"), ("google", "sqlalchemy", "temporalio")),
     "services.roles": May(
         (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
     ),

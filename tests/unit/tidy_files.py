@@ -24,6 +24,11 @@ ALLOWED = {
     ("cli/reference.py", "read_text"): OWN_CODE,
     ("cli/version.py", "read_text"): OWN_CODE,
     ("peloton/api/yaml_pieces.py", "open"): "streamed: a regular file, since its size was measured before",
+    ("services/backup/manifest.py", "open"): "a file of a backup, block by block",
+    ("services/backup/schedules.py", "open"): "lines of a backup, each with a bound",
+    ("services/retention/archive.py", "open"): "an object of the archive, block by block",
+    ("services/retention/archive.py", "read_bytes"): "its size was measured before",
+    ("services/retention/stores.py", "open"): "an object of the archive, block by block",
     ("peloton/integrations/launch_agent.py", "read_bytes"): "the key that a member of the gang has written",
     ("peloton/integrations/spark_submit.py", "json.load"): "an answer of role web",
     ("peloton/api/mesos_access.py", "load_cert_chain"): "both files were read before",
@@ -50,11 +55,16 @@ def name_of_read(call: ast.Call) -> str:
             return f"{module}.{name}"
         case ast.Attribute(attr=name) if name in UNBOUNDED or name == "load_cert_chain":
             return name
-        case ast.Attribute(attr="open") if call.args and mode_of(call.args, call) == "r":
+        case ast.Attribute(attr="open") if is_of_file(call) and mode_of(call.args, call) == "r":
             return "open"
         case ast.Attribute(attr="load_verify_locations") if {"cadata"} != {one.arg for one in call.keywords}:
             return "load_verify_locations"
     return "cafile" if any(one.arg == "cafile" for one in call.keywords) else ""
+
+
+def is_of_file(call: ast.Call) -> bool:
+    """Return whether a method of the name ``open`` has arguments like those of a path."""
+    return bool(call.args) or any(one.arg in ("mode", "encoding", "errors") for one in call.keywords)
 
 
 def mode_of(args: list[ast.expr], call: ast.Call) -> str:
