@@ -30,7 +30,7 @@ class RestoredGate:
     def __init__(self, restorations: Restorations, cluster: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._restorations, self._cluster, self._clock = restorations, cluster, clock
         self._lock = threading.Lock()
-        self._is_open = False
+        self._is_open = True
         self._orphans: set[PodId] = set()
         self._compared_s: float | None = None  # when the first full reconciliation was complete
         self._quiet_since_s = 0.0
