@@ -37,7 +37,6 @@ READERS = {
     "role_settings.py:check_metrics_exposure": {*ROLES},
     "role_settings.py:authenticates_clients": {*ROLES},
     "role_settings.py:asks_for_tokens": {"api"},
-    "role_settings.py:check_metrics_exposure": {*ROLES},
     "runtime.py:_run": {*SERVERS, "web", "aurorabridge"},
     "runtime.py:_run_roles": SERVERS,
     "secrets/stores.py": SERVERS,
