@@ -187,16 +187,15 @@ async def start(
     ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
     ``bounds`` limit the backlog. ``temporal`` describes Temporal; ``watch``, ``workers``, ``schedules`` access it.
     ``transport`` is that of all channels and ports. Without ``access`` the cluster asks for no credentials."""
-    calls, channels = Calls(), AsyncLeaderChannels(leader, clusters, transport)
+    calls, channels, bounds = Calls(), AsyncLeaderChannels(leader, clusters, transport), bounds or Bounds()
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
-    watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds or Bounds())
-    finder, for_roles = make_finder(storage, calls, schedules), roles_only_in(FOR_ROLES, transport)
-    gates = [QuotaGate(bounds.submissions_per_minute if bounds else 0), LockdownGate(locks), backlog]
-    server = _make_server(for_roles, Guard(access, finder, recorder), gates)
+    watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds)
+    gates = [QuotaGate(bounds.submissions_per_minute), LockdownGate(locks), backlog]
+    guard = Guard(access, make_finder(storage, calls, schedules), recorder)
+    server = _make_server(roles_only_in(FOR_ROLES, transport), guard, gates)
     backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels))
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
-    migrations = MigrationService(storage, targets or NoTargets(), calls, wakers.migrations_changed)
     of_hosts = ClusterServices(ABOUT_HOSTS, channels, lambda names: storage.hosts.clusters_of(names))
     moves = RebalanceService(storage.rebalances, of_hosts.answer, channels.clusters, calls, wakers.rebalances_changed)
     overview = OverviewService(
@@ -208,7 +207,7 @@ async def start(
         (jobs, JOB_MANAGER),
         (TaskManager(backend), TASK_MANAGER),
         (bulk, BULK_SERVICE),
-        (migrations, MIGRATION_SERVICE),
+        (MigrationService(storage, targets or NoTargets(), calls, wakers.migrations_changed), MIGRATION_SERVICE),
         (moves, REBALANCE_SERVICE),
         (overview, OVERVIEW_SERVICE),
         (WorkerVersionService(workers or NoWorkers(), calls), WORKER_VERSION_SERVICE),

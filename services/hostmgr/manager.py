@@ -151,8 +151,7 @@ class HostManagerCore:
             missed=self._request_reconcile,
             done=self._reconciler.answers.take,
         )
-        self._stopping = threading.Event()
-        self._background_due = threading.Event()
+        self._stopping, self._background_due = threading.Event(), threading.Event()
         self._background_tasks = threading.Thread(target=self._run_background_tasks, name="host chores", daemon=True)
 
     def _make_daemons(self, daemons: Daemons, evictor: Evictor | None, lifecycles: Lifecycles) -> DaemonReconciler:

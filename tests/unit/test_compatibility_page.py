@@ -18,6 +18,7 @@ OURS = (
     *(
         "ACCESS",
         "ADVICE",
+        "AUDIT",
         "BULK",
         "EXPLAIN",
         "GANG",

@@ -29,7 +29,7 @@ BY_OTHERS = {
     "socketserver": "verify_request",
     "urllib.request": "redirect_request",
     "http.server": "do_GET do_POST log_message handle_error daemon_threads request_queue_size default_request_version",
-    "io": "readable readinto",
+    "io": "readinto",
     "textual": "BINDINGS ENABLE_COMMAND_PALETTE theme on_mount on_unmount on_key on_resize action_close_page "
     "action_filter action_help action_kind action_next_tab action_same_as action_scroll_above action_sort action_turn",
     "uvicorn": "capture_signals should_exit",

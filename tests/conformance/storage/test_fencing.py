@@ -150,7 +150,13 @@ def test_a_frozen_renewal_does_not_hold_the_next_leader_up(
     write = storage.db.write
 
     def freeze(work: Callable[[sa.Connection], Any]) -> Any:
-        return write(lambda conn: (work(conn), renewed.set(), taken.wait(20))[0])
+        def stand_still(conn: sa.Connection) -> Any:
+            done = work(conn)
+            renewed.set()
+            taken.wait(20)
+            return done
+
+        return write(stand_still)
 
     monkeypatch.setattr(storage.db, "write", freeze)
     with ThreadPoolExecutor(1) as pool:
