@@ -190,6 +190,6 @@ def verify_log(settings: Settings) -> None:
     echo(f"The audit log is whole: entries up to {check.seq}, whose hash is {check.hash or '--'}")
     if check.lost_count:
         echo(f"{check.lost_count} calls are not in it, as entries audit/Lost say")
-    for name in check.unstopped():
+    for name in check.find_running():
         number = check.writers[name].last
         echo(f"Process {name} runs, or was killed: its last entry is number {number}, and later ones may be missing")

@@ -20,6 +20,7 @@ from services.setting_groups.retention import RetentionSettings
 from services.setting_groups.scheduling import SchedulingSettings
 from services.setting_groups.secrets import SecretsSettings
 from services.setting_groups.security import SecuritySettings
+from services.setting_groups.sign_in import SignInSettings
 from services.setting_groups.stores import StoresSettings
 from services.setting_groups.telemetry import TelemetrySettings
 from services.setting_groups.transport import TransportSettings
@@ -36,6 +37,7 @@ from services.setting_rules import (
 
 @dataclass(frozen=True)
 class Settings(
+    SignInSettings,
     SecuritySettings,
     AuditSettings,
     TelemetrySettings,

@@ -127,6 +127,6 @@ class Verification:
             )
         self.writers[draft.writer] = replace(known, last=draft.number, has_stopped=draft.method == Note.STOPPED)
 
-    def unstopped(self) -> list[str]:
+    def find_running(self) -> list[str]:
         """Return the processes that run, or ended without an entry that says so."""
         return [name for name, writer in self.writers.items() if not writer.has_stopped]

@@ -190,7 +190,10 @@ SERVICES: Mapping[str, Mapping[str, Row]] = {
     "peloton.api.v0.audit.AuditService": {"Query": _ADMINISTERS},
     "peloton.private.hostmgr.hostsvc.InternalHostService": {"DisableKillTasks": _ADMINISTERS},
     # identity, the calls of other processes, and what gRPC brings
-    "peloton.api.v0.access.AccessService": dict.fromkeys(("WhoAmI", "CanI"), Needs.NOTHING),
+    "peloton.api.v0.access.AccessService": {
+        **dict.fromkeys(("WhoAmI", "CanI", "SignIn", "SignOut"), Needs.NOTHING),
+        "OpenTerminal": _row(SUBMITTER, Source(Find.POD, "pod_name")),
+    },
     "peloton.private.reads.BulkReads": dict.fromkeys(("ListJobs", "ListPods", "ListUpdates"), Needs.PELOTON),
     "peloton.private.publisher.EventPublisher": {"Lease": Needs.PELOTON},
     "grpc.health.v1.Health": dict.fromkeys(("Check", "List", "Watch"), Needs.NOTHING),

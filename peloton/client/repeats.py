@@ -199,7 +199,7 @@ METHODS: Mapping[str, Mapping[str, Repeat]] = MappingProxyType(
             "Plan Query", same="Start Move", once="Complete Cancel Force"
         ),
         "peloton.api.v0.advice.AdviceService": _table("Advice"),
-        "peloton.api.v0.access.AccessService": _table("WhoAmI CanI"),
+        "peloton.api.v0.access.AccessService": _table("WhoAmI CanI", once="SignIn SignOut OpenTerminal"),
         "peloton.api.v0.audit.AuditService": _table("Query"),
         "peloton.api.v0.volume.svc.VolumeService": _table("ListVolumes GetVolume", once="DeleteVolume"),
         "peloton.api.v1alpha.volume.svc.VolumeService": _table("ListVolumes GetVolume", once="DeleteVolume"),

@@ -37,6 +37,15 @@ class AccessService:
             is_enforced=self._is_enforced,
         )
 
+    async def SignIn(self, request: pb.SignInRequest, context: Any) -> pb.SignInResponse:
+        return pb.SignInResponse()
+
+    async def SignOut(self, request: pb.SignOutRequest, context: Any) -> pb.SignOutResponse:
+        return pb.SignOutResponse()
+
+    async def OpenTerminal(self, request: pb.OpenTerminalRequest, context: Any) -> pb.OpenTerminalResponse:
+        return pb.OpenTerminalResponse()
+
     async def CanI(self, request: pb.CanIRequest, context: Any) -> pb.CanIResponse:
         if len(request.pool) > PATH_CHARS_MAX or (request.pool and not request.pool.startswith("/")):
             raise InvalidArgument(f"pool {quote(request.pool)}: want the path of a pool, such as /eng/maps")

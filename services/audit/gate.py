@@ -23,6 +23,7 @@ DIGEST_AT_ONCE_BYTES_MAX = 2**20
 _UNIDENTIFIED = Caller("", CallerKind.ANONYMOUS)
 _CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 _BEGUN = "BEGUN"
+_SIGN_INS = frozenset(f"peloton.api.v0.access.AccessService/{name}" for name in ("SignIn", "SignOut"))
 
 
 class AuditUnidentified(AroundCalls):
@@ -74,6 +75,7 @@ class _Audited:
     def __init__(self, recorder: Recorder, method: str, rule: MethodRule) -> None:
         self._recorder, self._path, self._rule = recorder, method, rule
         self._changes = is_change(rule)
+        self._is_sign_in = rule.method in _SIGN_INS
         self._is_noted = self._changes or (recorder.are_reads_noted and rule.needs is Needs.ROLE)
 
     def answering(self, behaviour: Any) -> Any:
@@ -83,6 +85,7 @@ class _Audited:
             if self._changes:
                 self._recorder.check()
             is_noted = self._is_noted and not continues(request)
+            is_noted = is_noted or (self._is_sign_in and not CALLER.get().is_anonymous)
             digest = await _digest(request) if is_noted else ""
             try:
                 found = await behaviour(request, context)

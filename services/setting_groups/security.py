@@ -22,19 +22,19 @@ class SecuritySettings:
     )
     auth_oidc_issuer: str = setting(
         "",
-        "api",
+        "api web",
         "address of the OIDC [issuer](security.md#identity) whose JWTs are accepted; its keys are found by discovery",
         form=URL,
     )
     auth_oidc_audience: str = setting(
-        "", "api", "audience that JWTs must name, the client id of Peloton at the issuer", form=WORD
+        "", "api web", "audience that JWTs must name, the client id of Peloton at the issuer", form=WORD
     )
     auth_oidc_name_claim: str = setting(
         "email", "api", "claim with the name of a user; `email` counts when the issuer has verified it", form=WORD
     )
     auth_oidc_groups_claim: str = setting("groups", "api", "claim with the groups of a user", form=WORD)
     auth_oidc_ca_file: str = setting(
-        "", "api", "PEM file of the authorities of the issuer's certificate; empty: those of the system"
+        "", "api web", "PEM file of the authorities of the issuer's certificate; empty: those of the system"
     )
     auth_roles_file: str = setting(
         "",

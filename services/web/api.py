@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import grpc.aio
 
+from peloton.api.v0.access.access_pb2_grpc import AccessServiceStub
 from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceStub
 from peloton.api.v0.history.history_pb2_grpc import HistoryServiceStub
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceStub
@@ -20,8 +21,10 @@ from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServ
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.client import CHANNEL_OPTIONS, target
 from services.tls.transport import PLAINTEXT, Transport
+from services.web.user_channel import UserChannel
 
 if TYPE_CHECKING:
+    from peloton.api.v0.access.access_pb2_grpc import AccessServiceAsyncStub
     from peloton.api.v0.explain.explain_pb2_grpc import ExplainServiceAsyncStub
     from peloton.api.v0.history.history_pb2_grpc import HistoryServiceAsyncStub
     from peloton.api.v0.host.svc.host_svc_pb2_grpc import HostServiceAsyncStub
@@ -49,8 +52,18 @@ class Api:
 
     @cached_property
     def channel(self) -> grpc.aio.Channel:
-        """Return the channel, created in the event loop that uses it."""
-        return self._transport.open_async(self._target, CHANNEL_OPTIONS)
+        """Return the channel, created in the event loop that uses it. Its calls carry the credentials of viewers."""
+        channel = UserChannel(self._transport.open_async(self._target, CHANNEL_OPTIONS))
+        return cast("grpc.aio.Channel", channel)
+
+    @property
+    def proves_role(self) -> bool:
+        """Report whether calls without credentials of a viewer have the rights of role web."""
+        return self._transport.proves_roles
+
+    @cached_property
+    def access(self) -> AccessServiceAsyncStub:
+        return AccessServiceStub(self.channel)
 
     async def close(self) -> None:
         await self.channel.close()

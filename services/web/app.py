@@ -17,7 +17,9 @@ from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from peloton.access.caller import CallerKind, Role
 from peloton.api.mesos_access import OPEN, MesosAccess
+from peloton.api.v0.access.access_pb2 import WhoAmIResponse
 from peloton.errors import PelotonError
 from services.tls.transport import PLAINTEXT, Transport
 from services.web import schemas
@@ -30,6 +32,7 @@ from services.web.live import Hub
 from services.web.log_files import LogFiles
 from services.web.log_parts import LogParts
 from services.web.logs import Logs
+from services.web.sign_in import NO_ISSUER, SignIn, SignInSettings, Viewers
 from services.web.terminal import Terminals
 from services.web.topics.all import TOPICS
 from services.web.viewer import viewer_of
@@ -47,6 +50,7 @@ class WebSettings:
     agents: MesosAccess = OPEN  # access to Mesos agents for logs and terminals
     temporal_namespace: str = ""  # empty: Temporal's default
     transport: Transport = PLAINTEXT
+    sign_in: SignInSettings = NO_ISSUER
 
 
 class _Assets(StaticFiles):
@@ -61,7 +65,8 @@ class _Assets(StaticFiles):
 def create_app(settings: WebSettings) -> Starlette:
     """Create the application. Raises InvalidArgument for invalid addresses."""
     api = Api(settings.api, settings.transport)
-    hub = Hub(api, TOPICS)
+    sign_in = SignIn(api, settings.sign_in)
+    hub = Hub(api, TOPICS, sign_in.has_ended)
     gateway = Gateway(api)
     files = LogFiles(api, settings.agents)
 
@@ -75,8 +80,9 @@ def create_app(settings: WebSettings) -> Starlette:
         Route("/live", _live(hub)),
         Route("/logs/{job_id}/{instance:int}", Logs(files).answer),
         *LogParts(files).routes(),
-        WebSocketRoute("/terminal/{job_id}/{instance:int}", Terminals(api, settings.agents).serve),
-        Route("/settings.json", _settings(settings)),
+        WebSocketRoute("/terminal/{job_id}/{instance:int}", Terminals(api, settings.agents, sign_in.has_ended).serve),
+        Route("/settings.json", _settings(settings, sign_in)),
+        *sign_in.routes(),
         *gateway.routes(),
         *schemas.routes(),
         *Files().routes(),
@@ -85,6 +91,7 @@ def create_app(settings: WebSettings) -> Starlette:
     ]
     middleware = [
         Middleware(Guard, hosts=settings.hosts),
+        Middleware(Viewers, sign_in=sign_in, api=api),
         Middleware(GZipMiddleware, minimum_size=GZIP_FROM_BYTES, compresslevel=6),
     ]
     app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
@@ -97,27 +104,40 @@ def _live(hub: Hub) -> Callable[[Request], Awaitable[Response]]:
     async def live(request: Request) -> Response:
         names = request.query_params.getlist("topic")
         try:
-            hub.check(names)
+            hub.check(names, viewer_of(request))
         except PelotonError as error:
             return answer_refusal(error)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(hub.stream(names), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(hub.stream(names, viewer_of(request)), media_type="text/event-stream", headers=headers)
 
     return live
 
 
-def _settings(settings: WebSettings) -> Callable[[Request], Awaitable[Response]]:
+def _settings(settings: WebSettings, sign_in: SignIn) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         viewer = viewer_of(request)
-        info = {
+        info: dict[str, object] = {
             "temporalUi": settings.temporal_ui,
             "temporalNamespace": settings.temporal_namespace,
             "viewer": viewer.name,
-            "mayChange": viewer.may_change,
+            "mayChange": True,
+            "needsSignIn": False,
+            "isSignedIn": bool(viewer.session),
         }
+        who = await sign_in.find_identity()
+        if who is not None and who.is_enforced:
+            info |= describe_rights(who, viewer.is_signed_in or not sign_in.proves_role)
         return Response(orjson.dumps(info), media_type="application/json", headers={"cache-control": "no-store"})
 
     return answer
+
+
+def describe_rights(who: WhoAmIResponse, is_own: bool) -> dict[str, object]:
+    """Describe a viewer of a cluster that asks for credentials. ``is_own``: the identity is that of the viewer."""
+    roles = [Role(grant.role) for grant in who.grants] if is_own else []
+    may_change = bool(is_own and who.method_role) or any(role.includes(Role.SUBMITTER) for role in roles)
+    is_known = is_own and who.kind != CallerKind.ANONYMOUS
+    return {"viewer": who.name if is_own else "", "mayChange": may_change, "needsSignIn": not (is_known or roles)}
 
 
 async def _page(request: Request) -> Response:

@@ -21,6 +21,7 @@ import grpc.aio
 from peloton.api.agent_sessions import AgentSession, Size
 from peloton.api.mesos_access import MesosAccess
 from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.access import access_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2 as peloton_v1_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
@@ -92,6 +93,8 @@ async def find_command(api: Api, agents: MesosAccess, asked: Asked) -> Command:
         raise InvalidArgument(f"pod {name} is on Mesos, where a pod has one container: name none")
     if not listing.containerId:
         raise Aborted(f"pod {name} does not run: it has no container for a terminal")
+    # The agent knows no viewers: the api decides, and notes the command.
+    await api.access.OpenTerminal(access_pb2.OpenTerminalRequest(pod_name=name), timeout=TIMEOUT_S)
     address = listing.hostname, int(listing.port)
     session = AgentSession(agents, *address, listing.containerId, str(uuid.uuid4()), argv, asked.size)
     return AgentCommand(session)

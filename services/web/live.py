@@ -1,4 +1,5 @@
-"""Live data pushed to pages: each topic is read once for all viewers, encoded once, and sent when it has changed.
+"""Live data pushed to pages: each topic is read once for all viewers with the same credentials, encoded once, and sent
+when it has changed.
 
 A slow viewer receives the latest message of each topic and misses earlier ones, so that no backlog grows.
 """
@@ -6,6 +7,7 @@ A slow viewer receives the latest message of each topic and misses earlier ones,
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -19,6 +21,7 @@ from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.model.text import quote
 from services.web.api import Api
 from services.web.faults import refusal_of
+from services.web.viewer import EVERYBODY, VIEWER, Headers, Viewer
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +59,7 @@ class Topic:
 class _Viewer:
     """Open page. ``news``: topics with a message that has not been sent to it."""
 
+    who: Viewer
     news: dict[str, None] = field(default_factory=dict)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -68,13 +72,19 @@ class _Running:
     task: asyncio.Task[None] | None = None
 
 
+_Key = tuple[Headers, str]
+"""Credentials of viewers, and the name of a topic."""
+
+
 class Hub:
     """Hub for one event loop only. ``close`` ends all streams."""
 
-    def __init__(self, api: Api, topics: Mapping[str, Topic]) -> None:
-        self._api = api
+    def __init__(
+        self, api: Api, topics: Mapping[str, Topic], has_ended: Callable[[Viewer], bool] = Viewer.has_expired
+    ) -> None:
+        self._api, self._has_ended = api, has_ended
         self._topics = topics
-        self._running: dict[str, _Running] = {}
+        self._running: dict[_Key, _Running] = {}
         self._viewers: list[_Viewer] = []
         self._is_closed = False
 
@@ -87,7 +97,7 @@ class Hub:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def check(self, names: Sequence[str]) -> None:
+    def check(self, names: Sequence[str], who: Viewer = EVERYBODY) -> None:
         """Raise InvalidArgument for an unknown topic, Unavailable when there are too many viewers."""
         if not 0 < len(names) <= TOPICS_OF_A_VIEWER_MAX:
             raise InvalidArgument(f"{len(names)} topics: want 1 to {TOPICS_OF_A_VIEWER_MAX}")
@@ -100,17 +110,20 @@ class Hub:
                 raise InvalidArgument(f"topic {quote(name)}: want {kind}{':...' if topic.takes_argument else ''}")
         if len(self._viewers) >= VIEWERS_MAX:
             raise Unavailable(f"{VIEWERS_MAX} pages are open, as many as there may be: close one, or try again later")
-        if len(self._running.keys() | set(names)) > TOPICS_MAX:
+        if len(self._running.keys() | {(who.headers, name) for name in names}) > TOPICS_MAX:
             raise Unavailable(f"{TOPICS_MAX} topics are watched, as many as may be: try again later")
 
-    async def stream(self, names: Sequence[str]) -> AsyncIterator[bytes]:
-        """Yield frames of server-sent events while the viewer reads them; call ``check`` first."""
-        viewer = _Viewer()
+    async def stream(self, names: Sequence[str], who: Viewer = EVERYBODY) -> AsyncIterator[bytes]:
+        """Yield frames of server-sent events while the viewer reads them, until its session ends; call ``check`` first.
+
+        Topics are read with the credentials of the viewer, and shared by pages with the same credentials only.
+        """
+        viewer = _Viewer(who)
         self._viewers.append(viewer)
         joined = {name: self._join(name, viewer) for name in dict.fromkeys(names)}
         try:
             yield b": Peloton\n\n"
-            while not self._is_closed:
+            while not self._is_closed and not self._has_ended(who):
                 try:
                     async with asyncio.timeout(BEAT_S):
                         await viewer.wake.wait()
@@ -127,18 +140,22 @@ class Hub:
                 running.viewers.remove(viewer)
 
     def _join(self, name: str, viewer: _Viewer) -> _Running:
-        running = self._running.get(name)
+        key = (viewer.who.headers, name)
+        running = self._running.get(key)
         if running is None:
-            running = self._running[name] = _Running()
-            running.task = asyncio.create_task(self._poll(name, running), name=f"topic {name}")
+            running = self._running[key] = _Running()
+            context = contextvars.copy_context()
+            context.run(VIEWER.set, viewer.who)
+            running.task = asyncio.create_task(self._poll(key, running), name=f"topic {name}", context=context)
         running.viewers.append(viewer)
         if running.frame:
             viewer.news[name] = None
             viewer.wake.set()
         return running
 
-    async def _poll(self, name: str, running: _Running) -> None:
+    async def _poll(self, key: _Key, running: _Running) -> None:
         """Poll a topic until it has had no viewers for a while."""
+        _, name = key
         kind, _, argument = name.partition(":")
         topic = self._topics[kind]
         idle_s = 0.0
@@ -158,7 +175,7 @@ class Hub:
                 await asyncio.sleep(rest_s)
                 idle_s = 0.0 if running.viewers else idle_s + rest_s
         finally:
-            del self._running[name]
+            del self._running[key]
 
     def _publish(self, name: str, running: _Running, value: dict[str, Any]) -> bool:
         """Send a message to the viewers of a topic; returns whether it changed.

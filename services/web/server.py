@@ -6,11 +6,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from peloton.extras import require_extra
 from services import asgi_server
 from services.role_settings import read_mesos_access
 from services.settings import Settings
 from services.tls.transport import Transport
 from services.web.app import WebSettings, create_app
+from services.web.oidc import OidcClient
+from services.web.sessions import read_secret
+from services.web.sign_in import SignInSettings
 from services.web.terminal import MESSAGE_BYTES_MAX
 
 log = logging.getLogger(__name__)
@@ -28,6 +32,7 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
         read_mesos_access(settings),
         settings.temporal_namespace,
         transport=transport,
+        sign_in=_make_sign_in(settings),
     )
     app = create_app(web)
 
@@ -45,3 +50,15 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
         transport=transport,
         ws="websockets-sansio", ws_max_size=MESSAGE_BYTES_MAX,
     )  # fmt: skip
+
+
+def _make_sign_in(settings: Settings) -> SignInSettings:
+    """Return how viewers sign in. Raises InvalidSettings for a bad file."""
+    oidc = None
+    if settings.auth_oidc_issuer:
+        require_extra("secure", "jwt", "PELOTON_AUTH_OIDC_ISSUER")
+        secret = read_secret(settings.web_oidc_secret_file) if settings.web_oidc_secret_file else ""
+        oidc = OidcClient(
+            settings.auth_oidc_issuer, settings.auth_oidc_audience, secret, ca_file=settings.auth_oidc_ca_file
+        )
+    return SignInSettings(oidc, settings.web_session_key_file, float(settings.web_session_s))

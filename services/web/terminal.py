@@ -9,20 +9,24 @@ sends more than its window, so that no backlog grows. A session ends with its co
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing, suppress
+from typing import Any
 
+import grpc
 import grpc.aio
 import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from peloton.api.agent_sessions import Size
 from peloton.api.mesos_access import MesosAccess
+from peloton.api.v0.access import access_pb2
 from peloton.errors import InvalidArgument, PelotonError, ResourceExhausted
 from peloton.model.ids import parse_job_id
-from services.web.api import Api
+from services.web.api import TIMEOUT_S, Api
 from services.web.commands import Asked, Command, find_command
 from services.web.faults import Refusal, refusal_of
-from services.web.viewer import viewer_of
+from services.web.viewer import Viewer, viewer_of
 
 SESSIONS_MAX = 20
 """Maximum number of open terminals; more are rejected."""
@@ -34,14 +38,16 @@ OUTPUT_WINDOW_BYTES = 256 * 1024
 """Maximum amount of output not yet drawn by the page."""
 MESSAGE_BYTES_MAX = INPUT_WINDOW_BYTES
 """Maximum size of a message from a page; the server rejects larger ones while receiving."""
+WATCH_S = 15.0
+"""Time between two looks at the session and the credentials of a viewer, in seconds."""
 SIDE_MAX = 2_000
 """Maximum number of rows and columns of a terminal."""
 SIZE = (24, 80)
 
 
 class Terminals:
-    def __init__(self, api: Api, agents: MesosAccess) -> None:
-        self._api, self._agents = api, agents
+    def __init__(self, api: Api, agents: MesosAccess, has_ended: Callable[[Viewer], bool] = Viewer.has_expired) -> None:
+        self._api, self._agents, self._has_ended = api, agents, has_ended
         self._count = 0
 
     async def serve(self, socket: WebSocket) -> None:
@@ -54,8 +60,6 @@ class Terminals:
             await socket.close()
 
     async def _run(self, socket: WebSocket) -> None:
-        if not viewer_of(socket).may_change:
-            raise Refusal("permission_denied", "a terminal changes its pod, which this viewer may not")
         asked = _parse_request(socket)
         if self._count >= SESSIONS_MAX:
             raise ResourceExhausted(
@@ -67,18 +71,31 @@ class Terminals:
             try:
                 await command.open()
                 await send_value(socket, open=True)
-                await Bridge(socket, command).run()
+                await Bridge(socket, command, self._watch(viewer_of(socket))).run()
             finally:
                 await command.close()
         finally:
             self._count -= 1
 
+    async def _watch(self, viewer: Viewer) -> None:
+        """Wait until the session or the credentials of the viewer end. Raises Refusal, AioRpcError."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            if self._has_ended(viewer):
+                raise Refusal("unauthenticated", "the session has ended: sign in")
+            if viewer.is_signed_in:
+                try:
+                    await self._api.access.WhoAmI(access_pb2.WhoAmIRequest(), timeout=TIMEOUT_S)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+                        raise
+
 
 class Bridge:
     """Connection of one page and one command."""
 
-    def __init__(self, socket: WebSocket, command: Command) -> None:
-        self._socket, self._command = socket, command
+    def __init__(self, socket: WebSocket, command: Command, watch: Coroutine[Any, Any, None] | None = None) -> None:
+        self._socket, self._command, self._watch = socket, command, watch
         self._typed: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by the window; empty: new size
         self._size: Size | None = None
         self._untaken_bytes = 0
@@ -88,7 +105,8 @@ class Bridge:
 
     async def run(self) -> None:
         """Relay until the command ends or the page disconnects. Raises PelotonError, AioRpcError, Refusal."""
-        work = (self._write_output(), self._read_page(), self._write_input(), self._wait_until_idle())
+        work = [self._write_output(), self._read_page(), self._write_input(), self._wait_until_idle()]
+        work += [self._watch] if self._watch is not None else []
         tasks = [asyncio.create_task(one) for one in work]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,21 +1,48 @@
-"""Viewer of the pages and its permissions. Without sign-in, there is one viewer who may do everything."""
+"""Viewer of the pages: who it is, and the credentials by which its calls reach the api, which decides."""
 
 from __future__ import annotations
 
+import time
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
+Headers = tuple[tuple[str, str], ...]
+
 
 @dataclass(frozen=True)
 class Viewer:
+    """A viewer. ``headers`` are the credentials of its calls, ``session`` is the id of its session, which ends at
+    ``expires_s`` (Unix); "" and 0 without one.
+    """
+
     name: str
-    may_change: bool
+    headers: Headers = ()
+    session: str = ""
+    expires_s: float = 0.0
+
+    @property
+    def is_signed_in(self) -> bool:
+        return bool(self.headers)
+
+    def has_expired(self) -> bool:
+        return 0 < self.expires_s <= time.time()
 
 
-EVERYBODY = Viewer("everybody", may_change=True)
+EVERYBODY = Viewer("everybody")
+"""Viewer without credentials: it may do everything where the cluster asks for none, and nothing elsewhere."""
+VIEWER: ContextVar[Viewer] = ContextVar("VIEWER", default=EVERYBODY)
+"""Viewer on whose behalf this task calls the api."""
+_KEY = "peloton.viewer"
 
 
 def viewer_of(request: HTTPConnection) -> Viewer:
-    """Return the viewer of a request; the single place to authenticate users."""
-    return EVERYBODY
+    """Return the viewer of a request."""
+    viewer: Viewer = request.scope.get(_KEY, EVERYBODY)
+    return viewer
+
+
+def set_viewer(request: HTTPConnection, viewer: Viewer) -> None:
+    request.scope[_KEY] = viewer
+    VIEWER.set(viewer)

@@ -377,10 +377,11 @@ MAY: dict[str, May] = {
     ),
     "services.web": May(
         (
-            *("peloton.api", "peloton.client", "peloton.errors", "peloton.model"),
+            *("peloton.access.caller", "peloton.api", "peloton.client", "peloton.errors", "peloton.extras"),
+            *("peloton.model", "services.access.files", "services.access.issuer"),
             *("services.asgi_server", "services.role_settings", "services.settings", "services.tls.transport"),
         ),
-        ("google", "grpc", "orjson", "starlette", "uvicorn"),  # which serves WebSockets by the package of that name
+        ("cryptography", "google", "grpc", "orjson", "starlette", "uvicorn"),  # which serves WebSockets by the package of that name
     ),
     "services.worker": May(
         (

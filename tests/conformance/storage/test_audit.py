@@ -42,7 +42,7 @@ def test_entries_of_all_writers_are_one_chain(storage: Storage) -> None:
 
     check = verify(storage)
     assert ("", 24) == (check.fault, check.seq)
-    assert {"w1", "w2", "w3"} == set(check.unstopped())
+    assert {"w1", "w2", "w3"} == set(check.find_running())
     assert (8, 0) == (storage.audit.last_number("w2", 0), storage.audit.last_number("w2", 24))
 
 
@@ -110,4 +110,4 @@ def test_a_writer_that_skips_a_number_is_named(storage: Storage) -> None:
     storage.audit.append([a_draft(1), a_draft(2, method=Note.STOPPED), a_draft(1, "w2"), a_draft(3, "w2")])
 
     check = verify(storage)
-    assert ("entry 4 is number 3 of process w2, after its number 1", ["w2"]) == (check.fault, check.unstopped())
+    assert ("entry 4 is number 3 of process w2, after its number 1", ["w2"]) == (check.fault, check.find_running())

@@ -50,7 +50,7 @@ class Cluster:
         check = Verification()
         for entry in entries:
             check.add(entry)
-        assert ("", []) == (check.fault, check.unstopped())
+        assert ("", []) == (check.fault, check.find_running())
         return [entry.draft for entry in entries if not entry.draft.method.startswith("audit/")]
 
 

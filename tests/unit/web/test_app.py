@@ -147,6 +147,8 @@ def test_our_own_page_is_answered(client: TestClient) -> None:
         "temporalNamespace": "",
         "viewer": "everybody",
         "mayChange": True,
+        "needsSignIn": False,
+        "isSignedIn": False,
     }
     assert reported == answer.json()
 

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse, WebSocketT
 
 from peloton.api.agent_sessions import Size
 from peloton.api.mesos_access import OPEN
+from peloton.api.v0.access import access_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import Unavailable
 from services.web import terminal
@@ -196,11 +197,13 @@ def test_addresses_that_name_no_terminal_are_refused(path: str, client: TestClie
         assert "invalid_argument" == problem_of(session)["code"]
 
 
-def test_a_viewer_who_may_change_nothing_gets_no_terminal(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A viewer without permission for changes is refused, since a shell can change a pod."""
-    monkeypatch.setattr(terminal, "viewer_of", lambda socket: Viewer("reader", may_change=False))
+def test_a_terminal_ends_with_its_session(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal does not outlive the session of its viewer."""
+    monkeypatch.setattr(terminal, "WATCH_S", 0.01)
+    monkeypatch.setattr(terminal, "viewer_of", lambda socket: Viewer("rita", expires_s=1.0))
     with client.websocket_connect(PATH) as session:
-        assert "permission_denied" == problem_of(session)["code"]
+        assert {"open": True} == session.receive_json()
+        assert "unauthenticated" == problem_of(session)["code"]
 
 
 @pytest.mark.parametrize(
@@ -232,10 +235,14 @@ class Listings:
     """An API that lists one sandbox."""
 
     def __init__(self, answer: task_pb2.BrowseSandboxResponse) -> None:
-        self.tasks, self.answer = self, answer
+        self.tasks, self.access, self.answer = self, self, answer
+        self.opened: list[str] = []
 
     async def BrowseSandbox(self, request: Any, timeout: float) -> task_pb2.BrowseSandboxResponse:
         return self.answer
+
+    async def OpenTerminal(self, request: access_pb2.OpenTerminalRequest, timeout: float) -> None:
+        self.opened.append(request.pod_name)
 
 
 AGENT = {"hostname": "h1", "port": "5051"}

@@ -1,6 +1,7 @@
 // What the server pushes: one stream for all topics that the page shows, and whether what is shown is up to date.
 import { type Signal, signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
+import { readSettings } from "./settings";
 
 export interface LiveError {
   code: string;
@@ -111,6 +112,7 @@ function connect(): void {
     isLost = true;
     updateFreshness();
     if (fresh.readyState !== EventSource.CLOSED) return; // it tries again by itself
+    readSettings(); // the session may have ended
     setTimeout(connect, retryMs);
     retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
   };
@@ -122,6 +124,7 @@ function connect(): void {
       if (!one) return;
       const message = JSON.parse(event.data) as { value?: any; error?: { code: string; message: string }; asOfMs?: number };
       const before = one.news.peek().value;
+      if (message.error?.code === "unauthenticated") readSettings();
       if (message.error) one.asOfMs = message.asOfMs ?? one.asOfMs;
       one.news.value = message.error ? { value: before, error: { ...message.error, hasValue: before !== undefined } } : { value: message.value };
       updateFreshness();

@@ -1,7 +1,7 @@
 // A button that changes something asks first.
 import { useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { settings } from "../settings";
+import { MAY_NOT, settings } from "../settings";
 
 interface Props {
   label: string; // of the button, a verb: "Drain"
@@ -16,7 +16,6 @@ export function Confirm({ label, title, children, act, disabled, weight }: Props
   const dialog = useRef<HTMLDialogElement>(null);
   const [isActing, setActing] = useState(false);
   const [failure, setFailure] = useState("");
-  if (!settings.value.mayChange) return null;
   const open = () => {
     setFailure("");
     dialog.current!.showModal();
@@ -34,7 +33,7 @@ export function Confirm({ label, title, children, act, disabled, weight }: Props
   };
   return (
     <>
-      <button type="button" class={weight} disabled={disabled} onClick={open}>{label}</button>
+      <button type="button" class={weight} disabled={disabled || !settings.value.mayChange} title={settings.value.viewer && !settings.value.mayChange ? MAY_NOT : undefined} onClick={open}>{label}</button>
       <dialog ref={dialog} aria-label={title}>
         <h2>{title}</h2>
         {children}

@@ -3,6 +3,7 @@ import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { load, type PageProps, PAGES } from "../pages/all";
 import { address, found } from "../router";
+import { settings } from "../settings";
 import { setTheme, theme, type Theme } from "../theme";
 import { useTitle } from "../title";
 import { FreshnessMark } from "./freshness";
@@ -27,6 +28,11 @@ export function Shell() {
           <FreshnessMark />
           <button type="button" onClick={openSearch} title="Search (key /)">Search <kbd>/</kbd></button>
           <button type="button" class="menu" aria-expanded={isOpen} aria-controls="pages" onClick={() => setOpen(!isOpen)}>Menu</button>
+          {settings.value.isSignedIn && (
+            <form method="post" action="/sign-out">
+              <button title={`You are ${settings.value.viewer}`}>Sign out</button>
+            </form>
+          )}
           <label class="theme">
             <span class="hidden">Theme</span>
             <select value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as Theme)}>

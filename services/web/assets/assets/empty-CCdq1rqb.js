@@ -1,1 +1,0 @@
-import{n as e}from"./same-as-CgvWpCpx.js";import{b as t}from"./index-BwOfZY1U.js";function n({children:n,command:r}){return t(`div`,{class:`empty`,children:[t(`p`,{children:n}),r&&t(`p`,{children:t(e,{text:r})})]})}export{n as t};

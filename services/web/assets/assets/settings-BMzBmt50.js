@@ -1,1 +1,0 @@
-import{U as e,m as t}from"./index-BwOfZY1U.js";var n=e({temporalUi:``,temporalNamespace:``,viewer:``,mayChange:!1});t(`/settings.json`).then(e=>n.value=e,()=>void 0);export{n as t};

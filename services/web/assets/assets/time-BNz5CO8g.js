@@ -1,1 +1,0 @@
-import{G as e,J as t,M as n,N as r,S as i,b as a}from"./index-BwOfZY1U.js";var o=1e4;function s({at:s,isToCome:c}){let[,l]=t(0);return e(()=>{let e=setInterval(()=>l(e=>e+1),o);return()=>clearInterval(e)},[]),s?a(`time`,{dateTime:s,title:n(s),children:c?r(s):i(s)}):a(`span`,{class:`quiet`,children:`–`})}export{s as t};

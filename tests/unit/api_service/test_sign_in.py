@@ -1,0 +1,293 @@
+"""Sign-in to the pages: sessions, credentials in headers, and that no viewer sees what was read for another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from peloton.access.caller import CallerKind
+from peloton.access.tokens import RANDOM_BYTES, make_token
+from services.access.access import Access, Authenticators
+from services.access.bindings import BindingsFile
+from services.access.compose import find_certified
+from services.access.oidc import Oidc, OidcConfig
+from services.access.role_token import RoleToken, TokenTransport
+from services.access.tokens import Tokens
+from services.api.server import start
+from services.audit.recorder import AuditMode, Recorder
+from services.storage.audit.audit_log import AuditFilter
+from services.storage.storage import Storage
+from services.tls.transport import PLAINTEXT
+from services.web import live
+from services.web.app import WebSettings, create_app
+from services.web.live import Hub, Topic
+from services.web.oidc import Flow, OidcClient
+from services.web.sessions import Sessions
+from services.web.sign_in import SESSION, SignInSettings
+from services.web.viewer import VIEWER, Viewer
+from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
+
+BINDINGS = """
+[[binding]]
+role = "reader"
+subjects = ["user:rita", "user:ann@x.org"]
+pools = ["/"]
+
+[[binding]]
+role = "admin"
+subjects = ["user:ada"]
+"""
+ORIGIN = {"origin": "http://127.0.0.1"}
+LOCK = "/api/peloton.api.v1alpha.admin.svc.AdminService/Lockdown"
+LOCKS = "/api/peloton.api.v1alpha.admin.svc.AdminService/GetLockdown"
+KEY = ec.generate_private_key(ec.SECP256R1())
+ISSUER = "http://localhost:9"
+
+
+def document(_: str) -> bytes:
+    """Answer for both documents of the issuer."""
+    maker: Any = jwt.algorithms.ECAlgorithm
+    row = {**json.loads(maker.to_jwk(KEY.public_key())), "kid": "one", "alg": "ES256", "use": "sig"}
+    return json.dumps({"issuer": ISSUER, "jwks_uri": f"{ISSUER}/keys", "keys": [row]}).encode()
+
+
+def sign(nonce: str, life_s: float = 600.0) -> str:
+    claims = {"iss": ISSUER, "aud": "peloton", "sub": "1", "exp": time.time() + life_s, "email": "ann@x.org"}
+    return jwt.encode({**claims, "email_verified": True, "nonce": nonce}, KEY, "ES256", headers={"kid": "one"})
+
+
+class Issuer(OidcClient):
+    """A client whose issuer knows one user."""
+
+    def begin(self, callback: str) -> tuple[Flow, str]:
+        return Flow("state", "verifier", "nonce"), f"{ISSUER}/authorize?redirect_uri={callback}&state=state"
+
+    def finish(self, flow: Flow, code: str, callback: str) -> str:
+        assert ("verifier", "the code", "http://127.0.0.1/sign-in/callback") == (flow.verifier, code, callback)
+        return sign(flow.nonce)
+
+
+class Pages:
+    """The pages of an api that asks for credentials, and which role web may call as a process of Peloton."""
+
+    def __init__(self, storage: Storage, app: Any, tokens: dict[str, str]) -> None:
+        self.storage, self.tokens = storage, tokens
+        self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1")
+
+    async def sign_in(self, name: str) -> None:
+        form = {"token": self.tokens[name], "next": "/jobs"}
+        answer = await self.client.post("/sign-in", data=form, headers=ORIGIN)
+        assert (303, "/jobs") == (answer.status_code, answer.headers["location"])
+
+    async def call(self, path: str, headers: dict[str, str] = ORIGIN) -> tuple[int, str]:
+        answer = await self.client.post(path, json={"components": ["Kill"]} if path == LOCK else {}, headers=headers)
+        return answer.status_code, answer.text
+
+
+@pytest.fixture
+async def pages(storage: Storage, tmp_path: Path) -> AsyncIterator[Pages]:
+    tokens, lines = {}, []
+    for name in ("rita", "ada"):
+        tokens[name], row = make_token(name, CallerKind.USER, (), 0.0, time.time(), os.urandom(RANDOM_BYTES))
+        lines.append(row.to_line())
+    (tmp_path / "tokens").write_text("\n".join(lines))
+    (tmp_path / "roles.toml").write_text(BINDINGS)
+    transport = TokenTransport(PLAINTEXT, RoleToken("r" * 40))
+    by = Authenticators(
+        tokens=Tokens(str(tmp_path / "tokens")),
+        oidc=Oidc(OidcConfig(ISSUER, "peloton"), document),
+        bindings=BindingsFile(str(tmp_path / "roles.toml")),
+        certified=find_certified(transport),
+    )
+    recorder = Recorder(storage.audit, AuditMode.REQUIRED)
+    server = await start(
+        storage, RecordedWakes(), lambda _: None, "127.0.0.1:0", OneSandbox(),
+        access=Access(by), transport=transport, recorder=recorder,
+    )  # fmt: skip
+    sign_in = SignInSettings(Issuer(ISSUER, "peloton"))
+    app = create_app(WebSettings(f"127.0.0.1:{server.port}", transport=transport, sign_in=sign_in))
+    pages = Pages(storage, app, tokens)
+    yield pages
+    await pages.client.aclose()
+    await app.state.hub.close()
+    await server.stop(0)
+
+
+async def test_nothing_is_shown_without_sign_in(pages: Pages) -> None:
+    """Calls without a viewer would have the rights of role web, and are refused."""
+    for path in ("/live?topic=overview", "/logs/1b4e28ba-2fa1-11d2-883f-0016d3cca427/0"):
+        assert 401 == (await pages.client.get(path)).status_code
+    assert 401 == (await pages.call(LOCKS))[0]
+    info = (await pages.client.get("/settings.json")).json()
+    assert (True, False, "") == (info["needsSignIn"], info["mayChange"], info["viewer"])
+    assert 200 == (await pages.client.get("/sign-in")).status_code
+
+
+async def test_a_session_has_the_rights_of_its_token(pages: Pages) -> None:
+    """The api decides by the user, and its audit log has the sign-in and the refusal."""
+    await pages.sign_in("rita")
+    info = (await pages.client.get("/settings.json")).json()
+    assert (False, False, "rita", True) == (
+        info["needsSignIn"], info["mayChange"], info["viewer"], info["isSignedIn"],
+    )  # fmt: skip
+    assert 200 == (await pages.call(LOCKS))[0]
+    code, text = await pages.call(LOCK)
+    assert (403, True) == (code, "it needs role admin on the cluster" in text)
+
+    await pages.sign_in("ada")
+    assert 200 == (await pages.call(LOCK))[0]
+    drafts = [entry.draft for entry in pages.storage.audit.page(AuditFilter(), limit=10)]
+    done = [(one.caller, one.method.rpartition("/")[2], one.result) for one in drafts if one.caller != "peloton"]
+    assert ("rita", "SignIn", "OK") in done
+    assert [("ada", "SignIn", "OK"), ("ada", "Lockdown", "OK")] == done[-2:]
+
+
+async def test_a_session_changes_something_from_its_own_pages_only(pages: Pages) -> None:
+    """A call without an origin, or from another site, is refused."""
+    await pages.sign_in("ada")
+    assert 403 == (await pages.call(LOCK, {}))[0]
+    assert 403 == (await pages.call(LOCK, {"origin": "http://evil.example"}))[0]
+    form = {"token": pages.tokens["ada"]}
+    assert 403 == (await pages.client.post("/sign-in", data=form)).status_code
+
+
+async def test_the_cookie_is_closed_to_scripts_and_tells_no_token(pages: Pages) -> None:
+    """The cookie is encrypted; a changed one, and one of another process, is nothing."""
+    form = {"token": pages.tokens["rita"], "next": "//evil.example"}
+    answer = await pages.client.post("/sign-in", data=form, headers=ORIGIN)
+    cookie = answer.headers["set-cookie"].lower()
+    assert ("/", True, True) == (answer.headers["location"], "httponly" in cookie, "samesite=lax" in cookie)
+    assert pages.tokens["rita"].lower() not in cookie
+    value = pages.client.cookies[SESSION]
+    pages.client.cookies.clear()
+    for bad in (f"A{value[1:]}", value[:-4], "x", Sessions().seal(SESSION, {"token": "x"}, time.time() + 60)):
+        assert 401 == (await pages.call(LOCKS, {**ORIGIN, "cookie": f"{SESSION}={bad}"}))[0]
+
+
+async def test_a_session_that_was_ended_stays_so(pages: Pages) -> None:
+    """A copy of the cookie is refused after sign-out."""
+    await pages.sign_in("rita")
+    copy = pages.client.cookies[SESSION]
+    assert 303 == (await pages.client.post("/sign-out", headers=ORIGIN)).status_code
+    pages.client.cookies.clear()
+    assert 401 == (await pages.call(LOCKS, {**ORIGIN, "cookie": f"{SESSION}={copy}"}))[0]
+
+
+async def test_a_bad_token_opens_no_session(pages: Pages) -> None:
+    """The page shows the reason of the api."""
+    answer = await pages.client.post("/sign-in", data={"token": "<b>"}, headers=ORIGIN)
+    assert (401, False) == (answer.status_code, SESSION in pages.client.cookies)
+    assert "of no kind that this cluster accepts" in answer.text
+
+
+async def test_viewers_sign_in_at_the_issuer(pages: Pages) -> None:
+    """The code flow ends with a session of the user that the token names, until the token expires."""
+    began = await pages.client.get("/sign-in/oidc?next=/pools")
+    assert (303, True) == (began.status_code, began.headers["location"].startswith(f"{ISSUER}/authorize"))
+    wrong = await pages.client.get("/sign-in/callback?code=x&state=other")
+    assert 400 == wrong.status_code
+    done = await pages.client.get("/sign-in/callback?code=the code&state=state")
+    assert (303, "/pools") == (done.status_code, done.headers["location"])
+    assert "ann@x.org" == (await pages.client.get("/settings.json")).json()["viewer"]
+
+
+async def test_programs_bring_credentials_of_their_own(pages: Pages) -> None:
+    """The gateway takes a token as the api does, and needs no origin then."""
+    bearer = {"authorization": f"Bearer {pages.tokens['ada']}"}
+    assert 200 == (await pages.call(LOCK, bearer))[0]
+    basic = {"authorization": f"Basic {b64encode(b'ada:x').decode()}"}
+    code, text = await pages.call(LOCK, basic)
+    assert (401, True) == (code, "no user names and passwords" in text)
+    assert 401 == (await pages.call(LOCK, {"authorization": "Basic %"}))[0]
+
+
+async def test_a_topic_is_shared_by_pages_with_the_same_credentials_only() -> None:
+    """Each viewer gets what was read with its own credentials, also of a topic that is read for another."""
+    reads: list[str] = []
+
+    async def read(_: Any, argument: str) -> str:
+        reads.append(VIEWER.get().headers[0][1])
+        return VIEWER.get().headers[0][1]
+
+    hub = Hub(None, {"t": Topic(read, period_s=0.01)})  # type: ignore[arg-type]
+
+    async def first_frame(secret: str) -> bytes:
+        stream = hub.stream(["t"], Viewer(secret, (("authorization", secret),)))
+        async for frame in stream:
+            if b"data" in frame and b"event: t" in frame:
+                await stream.aclose()  # type: ignore[attr-defined]
+                return frame
+        return b""
+
+    frames = await asyncio.gather(*(first_frame(secret) for secret in ("one", "two", "one")))
+    assert [b"one", b"two", b"one"] == [frame.split(b'"')[3] for frame in frames]
+    await hub.close()
+
+
+async def test_a_stream_ends_with_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page whose session has expired gets nothing more."""
+    monkeypatch.setattr(live, "BEAT_S", 0.01)
+
+    async def read(_: Any, argument: str) -> int:
+        return 1
+
+    hub = Hub(None, {"t": Topic(read)})  # type: ignore[arg-type]
+    viewer = Viewer("x", (("authorization", "x"),), "id", time.time() + 0.1)
+    async with asyncio.timeout(10):
+        assert [frame async for frame in hub.stream(["t"], viewer)]
+    await hub.close()
+
+
+def test_the_code_is_exchanged_with_its_verifier() -> None:
+    """The client sends the challenge first, and the verifier with the code; a token of another flow is refused."""
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    posted: list[dict[str, list[str]]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            at = f"http://127.0.0.1:{server.server_port}"
+            self._answer({"authorization_endpoint": f"{at}/auth", "token_endpoint": f"{at}/token"})
+
+        def do_POST(self) -> None:
+            posted.append(parse_qs(self.rfile.read(int(self.headers["content-length"])).decode()))
+            self._answer({"id_token": sign("other" if len(posted) > 1 else nonce)})
+
+        def _answer(self, value: object) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(value).encode())
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        client = OidcClient(f"http://127.0.0.1:{server.server_port}", "peloton", "secret")
+        flow, address = client.begin("http://web/sign-in/callback")
+        query, nonce = parse_qs(urlsplit(address).query), flow.nonce
+        assert (["S256"], [flow.state], ["code"]) == (
+            query["code_challenge_method"], query["state"], query["response_type"],
+        )  # fmt: skip
+        assert client.finish(flow, "c", "http://web/sign-in/callback").count(".") == 2
+        assert ([flow.verifier], ["c"]) == (posted[0]["code_verifier"], posted[0]["code"])
+        with pytest.raises(Exception, match="another sign-in"):
+            client.finish(flow, "c", "http://web/sign-in/callback")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
