@@ -10,14 +10,18 @@ from typing import Any
 
 import grpc
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from thriftpy2.thrift import TApplicationException
 
-from peloton.errors import PelotonError
+from peloton.api.v0.access import access_pb2
+from peloton.errors import PelotonError, Unauthenticated
 from peloton.model.text import quote
+from services.access.forwarded import FORWARDED, OpenCluster, credentials_in
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.bounds import VALUE_BYTES
 from services.aurorabridge.envelopes import (
@@ -50,6 +54,9 @@ READS_MAX = 8
 """Calls that read carried out at a time; each may hold the tasks of a large job."""
 WRITES_MAX = 64
 """Calls that write carried out at a time."""
+WHO_S = 5.0
+"""Time in which the api must say who a client is, in seconds."""
+HEALTH_PATH = "/health"
 CALLS_HELD_MAX = 1_000
 """Calls in flight: those that are read, that wait, that are carried out and that are answered."""
 
@@ -221,4 +228,41 @@ def _media_type(request: Request, head: Head) -> str:
 
 def create_app(backend: Backend, methods: Mapping[str, Method], routes: Sequence[BaseRoute] = ()) -> Starlette:
     """Create the application. ``routes``: further ones, in addition to that of Aurora's API."""
-    return Starlette(routes=[Route("/api", Bridge(backend, methods), methods=["POST"]), *routes])
+    return Starlette(
+        routes=[Route("/api", Bridge(backend, methods), methods=["POST"]), *routes],
+        middleware=[Middleware(Callers, backend=backend)],
+    )
+
+
+class Callers:
+    """Middleware that passes the credentials of clients on to the api. All but the health needs them where it asks."""
+
+    def __init__(self, app: ASGIApp, backend: Backend) -> None:
+        self._app, self._backend, self._open = app, backend, OpenCluster()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] != HEALTH_PATH:
+            try:
+                FORWARDED.set(credentials_in(Headers(scope=scope)))
+                if self._backend.proves_role:
+                    await self._check()
+            except Unauthenticated as error:
+                headers = {"www-authenticate": 'Basic realm="Peloton"'}
+                await PlainTextResponse(f"{error.message}\n", 401, headers)(scope, receive, send)
+                return
+            except grpc.aio.AioRpcError as error:
+                await PlainTextResponse(f"{error.details()}\n", 503)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _check(self) -> None:
+        """Raise Unauthenticated unless the api knows the client: the bridge reads in bulk by itself."""
+        if not FORWARDED.get():
+            await self._open.check(self._backend.access)
+            return
+        try:
+            await self._backend.access.WhoAmI(access_pb2.WhoAmIRequest(), timeout=WHO_S)
+        except grpc.aio.AioRpcError as error:
+            if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.RESOURCE_EXHAUSTED):
+                raise Unauthenticated(error.details() or "the credentials are refused") from None
+            raise

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from services import asgi_server
-from services.aurorabridge.app import create_app
+from services.aurorabridge.app import HEALTH_PATH, create_app
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.connection import Connection
 from services.aurorabridge.discovery import Member, keep_registered
@@ -35,7 +35,7 @@ async def _answer_health(request: Request) -> Response:
     return PlainTextResponse("OK\n")
 
 
-HEALTH = Route("/health", _answer_health)
+HEALTH = Route(HEALTH_PATH, _answer_health)
 """Endpoint of load balancers, at the path that each process of the original has."""
 
 

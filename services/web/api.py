@@ -20,8 +20,8 @@ from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import PodServiceStub
 from peloton.client import CHANNEL_OPTIONS, target
+from services.access.forwarded import UserChannel
 from services.tls.transport import PLAINTEXT, Transport
-from services.web.user_channel import UserChannel
 
 if TYPE_CHECKING:
     from peloton.api.v0.access.access_pb2_grpc import AccessServiceAsyncStub

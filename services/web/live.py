@@ -19,9 +19,10 @@ import orjson
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.model.text import quote
+from services.access.forwarded import FORWARDED, Headers
 from services.web.api import Api
 from services.web.faults import refusal_of
-from services.web.viewer import EVERYBODY, VIEWER, Headers, Viewer
+from services.web.viewer import EVERYBODY, Viewer
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +146,7 @@ class Hub:
         if running is None:
             running = self._running[key] = _Running()
             context = contextvars.copy_context()
-            context.run(VIEWER.set, viewer.who)
+            context.run(FORWARDED.set, viewer.who.headers)
             running.task = asyncio.create_task(self._poll(key, running), name=f"topic {name}", context=context)
         running.viewers.append(viewer)
         if running.frame:

@@ -7,11 +7,9 @@ the API do: ``Authorization: Bearer``, ``Authorization: Basic``, or headers ``us
 from __future__ import annotations
 
 import asyncio
-import binascii
 import html
 import secrets
 import time
-from base64 import b64decode
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from urllib.parse import parse_qs, urlencode
@@ -26,20 +24,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from peloton.access.caller import CallerKind
 from peloton.api.v0.access import access_pb2 as pb
 from peloton.errors import PelotonError
+from services.access.forwarded import FORWARDED, OpenCluster, credentials_in
 from services.web.api import Api
 from services.web.faults import Refusal, refusal_of
 from services.web.oidc import Flow, OidcClient, claims_of
 from services.web.sessions import COOKIE_CHARS_MAX, Sessions
-from services.web.viewer import EVERYBODY, VIEWER, Headers, Viewer, set_viewer, viewer_of
+from services.web.viewer import EVERYBODY, Viewer, set_viewer, viewer_of
 
 SESSION, FLOW = "peloton_session", "peloton_sign_in"
 """Cookies."""
 FLOW_S = 600.0
 BODY_BYTES_MAX = 32 * 1024
 TIMEOUT_S = 5.0
-OPEN_S = 5.0
-"""Time in seconds for which the answer whether the cluster asks for credentials is remembered."""
-CREDENTIALS = ("authorization", "username", "password")
 DATA = ("/live", "/logs/", "/terminal/", "/api/")
 """Beginnings of addresses that answer with data of the api."""
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -61,7 +57,7 @@ class SignIn:
     def __init__(self, api: Api, settings: SignInSettings) -> None:
         self._api, self._settings = api, settings
         self._made: Sessions | None = Sessions(settings.session_key_file) if settings.session_key_file else None
-        self._asked_s, self._is_open = -OPEN_S, False
+        self._open = OpenCluster()
 
     def routes(self) -> list[Route]:
         return [
@@ -84,7 +80,7 @@ class SignIn:
 
     def find_viewer(self, request: HTTPConnection) -> Viewer:
         """Return the viewer that the headers or the cookie of a request prove. Raises Refusal."""
-        if headers := _credentials_in(request):
+        if headers := credentials_in(request.headers):
             return Viewer("", headers)
         sealed = request.cookies.get(SESSION)
         if not sealed:
@@ -100,18 +96,10 @@ class SignIn:
 
     async def check_open(self) -> None:
         """Raise Refusal unless the cluster asks for no credentials: calls of role web itself may do everything."""
-        now_s = time.monotonic()
-        if now_s - self._asked_s >= OPEN_S:
-            try:
-                answer = await self._api.access.WhoAmI(pb.WhoAmIRequest(), timeout=TIMEOUT_S)
-                self._is_open = not answer.is_enforced
-            except grpc.aio.AioRpcError as error:
-                self._is_open = error.code() is grpc.StatusCode.UNIMPLEMENTED  # of an older api
-                if not self._is_open:
-                    raise refusal_of(error) from None
-            self._asked_s = now_s
-        if not self._is_open:
-            raise Refusal("unauthenticated", "this cluster asks for credentials: sign in at /sign-in")
+        try:
+            await self._open.check(self._api.access)
+        except (grpc.aio.AioRpcError, PelotonError) as error:
+            raise refusal_of(error) from None
 
     @property
     def proves_role(self) -> bool:
@@ -174,7 +162,7 @@ class SignIn:
 
     async def _open_session(self, request: Request, token: str, after: str) -> Response:
         """Begin a session with a token that the api accepts."""
-        VIEWER.set(Viewer("", (("authorization", f"Bearer {token}"),)))
+        FORWARDED.set((("authorization", f"Bearer {token}"),))
         if not token or not token.isascii() or not token.isprintable():
             return self._page(after, "a token is one line of ASCII", 400)
         try:
@@ -224,21 +212,6 @@ class Viewers:
                 await refusal_of(error).response()(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-def _credentials_in(request: HTTPConnection) -> Headers:
-    """Return the credentials that a request brings, as the api takes them. Raises Refusal."""
-    found = {name: value for name in CREDENTIALS if (value := request.headers.get(name))}
-    kind, _, rest = found.get("authorization", "").partition(" ")
-    if kind.lower() == "basic":
-        try:
-            name, _, password = b64decode(rest, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            raise Refusal("unauthenticated", "header authorization: want Basic and a name and password") from None
-        found = {"username": name, "password": password}
-    if any(not value.isascii() or not value.isprintable() for value in found.values()):
-        raise Refusal("unauthenticated", "credentials in headers are printable ASCII")
-    return tuple(found.items())
 
 
 async def _read_form(request: Request) -> dict[str, str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
-Headers = tuple[tuple[str, str], ...]
+from services.access.forwarded import FORWARDED, Headers
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,6 @@ class Viewer:
 
 EVERYBODY = Viewer("everybody")
 """Viewer without credentials: it may do everything where the cluster asks for none, and nothing elsewhere."""
-VIEWER: ContextVar[Viewer] = ContextVar("VIEWER", default=EVERYBODY)
-"""Viewer on whose behalf this task calls the api."""
 _KEY = "peloton.viewer"
 
 
@@ -45,4 +42,4 @@ def viewer_of(request: HTTPConnection) -> Viewer:
 
 def set_viewer(request: HTTPConnection, viewer: Viewer) -> None:
     request.scope[_KEY] = viewer
-    VIEWER.set(viewer)
+    FORWARDED.set(viewer.headers)

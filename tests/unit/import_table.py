@@ -291,6 +291,7 @@ MAY: dict[str, May] = {
         ("peloton.access", "peloton.api", *_READS_FILES, "peloton.model", "services.grpc_handlers", "peloton.ports"),
         ("google", "yaml"),
     ),
+    "services.access.forwarded": May(("peloton.api", "peloton.errors"), ("grpc",)),
     "services.access.role_token": May(
         ("peloton.api.channels", "peloton.errors", "services.access.files", "services.tls.transport"), ("grpc",)
     ),
@@ -369,6 +370,7 @@ MAY: dict[str, May] = {
             "peloton.client",
             "peloton.errors",
             "peloton.model",
+            "services.access.forwarded",
             "services.asgi_server",
             "services.settings",
             "services.tls.transport",
@@ -378,10 +380,17 @@ MAY: dict[str, May] = {
     "services.web": May(
         (
             *("peloton.access.caller", "peloton.api", "peloton.client", "peloton.errors", "peloton.extras"),
-            *("peloton.model", "services.access.files", "services.access.issuer"),
+            *("peloton.model", "services.access.files", "services.access.forwarded", "services.access.issuer"),
             *("services.asgi_server", "services.role_settings", "services.settings", "services.tls.transport"),
         ),
-        ("cryptography", "google", "grpc", "orjson", "starlette", "uvicorn"),  # which serves WebSockets by the package of that name
+        (
+            "cryptography",
+            "google",
+            "grpc",
+            "orjson",
+            "starlette",
+            "uvicorn",
+        ),  # which serves WebSockets by the package of that name
     ),
     "services.worker": May(
         (

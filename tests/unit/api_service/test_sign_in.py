@@ -23,11 +23,15 @@ from peloton.access.tokens import RANDOM_BYTES, make_token
 from services.access.access import Access, Authenticators
 from services.access.bindings import BindingsFile
 from services.access.compose import find_certified
+from services.access.forwarded import FORWARDED
 from services.access.oidc import Oidc, OidcConfig
 from services.access.role_token import RoleToken, TokenTransport
 from services.access.tokens import Tokens
 from services.api.server import start
 from services.audit.recorder import AuditMode, Recorder
+from services.aurorabridge.app import create_app as create_bridge
+from services.aurorabridge.backend import Backend
+from services.aurorabridge.methods import METHODS
 from services.storage.audit.audit_log import AuditFilter
 from services.storage.storage import Storage
 from services.tls.transport import PLAINTEXT
@@ -37,7 +41,7 @@ from services.web.live import Hub, Topic
 from services.web.oidc import Flow, OidcClient
 from services.web.sessions import Sessions
 from services.web.sign_in import SESSION, SignInSettings
-from services.web.viewer import VIEWER, Viewer
+from services.web.viewer import Viewer
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 
 BINDINGS = """
@@ -85,6 +89,7 @@ class Pages:
 
     def __init__(self, storage: Storage, app: Any, tokens: dict[str, str]) -> None:
         self.storage, self.tokens = storage, tokens
+        self.bridge: httpx2.AsyncClient
         self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1")
 
     async def sign_in(self, name: str) -> None:
@@ -120,7 +125,12 @@ async def pages(storage: Storage, tmp_path: Path) -> AsyncIterator[Pages]:
     sign_in = SignInSettings(Issuer(ISSUER, "peloton"))
     app = create_app(WebSettings(f"127.0.0.1:{server.port}", transport=transport, sign_in=sign_in))
     pages = Pages(storage, app, tokens)
+    backend = Backend(f"127.0.0.1:{server.port}", transport=transport)
+    bridge = httpx2.ASGITransport(create_bridge(backend, METHODS))
+    pages.bridge = httpx2.AsyncClient(transport=bridge, base_url="http://127.0.0.1")
     yield pages
+    await pages.bridge.aclose()
+    await backend.close()
     await pages.client.aclose()
     await app.state.hub.close()
     await server.stop(0)
@@ -214,13 +224,24 @@ async def test_programs_bring_credentials_of_their_own(pages: Pages) -> None:
     assert 401 == (await pages.call(LOCK, {"authorization": "Basic %"}))[0]
 
 
+async def test_clients_of_aurora_bring_credentials(pages: Pages) -> None:
+    """The bridge asks for credentials where the api does, and takes no invalid ones."""
+    codes = []
+    for token in ("", "x", pages.tokens["rita"]):
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        answer = await pages.bridge.post("/api", content=b'[1,"getTierConfigs",1,0,{}]', headers=headers)
+        codes.append(answer.status_code)
+    assert [401, 401] == codes[:2]
+    assert 401 != codes[2]
+
+
 async def test_a_topic_is_shared_by_pages_with_the_same_credentials_only() -> None:
     """Each viewer gets what was read with its own credentials, also of a topic that is read for another."""
     reads: list[str] = []
 
     async def read(_: Any, argument: str) -> str:
-        reads.append(VIEWER.get().headers[0][1])
-        return VIEWER.get().headers[0][1]
+        reads.append(FORWARDED.get()[0][1])
+        return FORWARDED.get()[0][1]
 
     hub = Hub(None, {"t": Topic(read, period_s=0.01)})  # type: ignore[arg-type]
 

@@ -1,0 +1,92 @@
+"""Credentials of users, which roles that serve them pass on to the api in place of their own."""
+
+from __future__ import annotations
+
+import binascii
+import time
+from base64 import b64decode
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from peloton.api.v0.access import access_pb2 as pb
+from peloton.errors import Unauthenticated
+
+Headers = tuple[tuple[str, str], ...]
+FORWARDED: ContextVar[Headers] = ContextVar("FORWARDED", default=())
+"""Credentials of the user for whom this task calls the api; (): it calls by itself."""
+OPEN_S = 5.0
+"""Time in seconds for which the answer whether the cluster asks for credentials is remembered."""
+TIMEOUT_S = 5.0
+_CREDENTIALS = ("authorization", "username", "password")
+
+
+def credentials_in(given: Mapping[str, str]) -> Headers:
+    """Return the credentials in headers of HTTP, as the api takes them. Raises Unauthenticated."""
+    found = {name: value for name in _CREDENTIALS if (value := given.get(name))}
+    kind, _, rest = found.get("authorization", "").partition(" ")
+    if kind.lower() == "basic":
+        try:
+            name, _, password = b64decode(rest, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            raise Unauthenticated("header authorization: want Basic and a name and password") from None
+        found = {"username": name, "password": password}
+    if any(not value.isascii() or not value.isprintable() for value in found.values()):
+        raise Unauthenticated("credentials in headers are printable ASCII")
+    return tuple(found.items())
+
+
+class OpenCluster:
+    """Knows whether the cluster asks for credentials. Where it does not, a role may call by itself for everyone."""
+
+    def __init__(self) -> None:
+        self._asked_s, self._is_open = -OPEN_S, False
+
+    async def check(self, access: Any) -> None:
+        """Raise Unauthenticated unless the cluster asks for no credentials, AioRpcError while that is not known."""
+        now_s = time.monotonic()
+        if now_s - self._asked_s >= OPEN_S:
+            try:
+                answer = await access.WhoAmI(pb.WhoAmIRequest(), timeout=TIMEOUT_S)
+                self._is_open = not answer.is_enforced
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                    raise
+                self._is_open = True  # an older api asks for none
+            self._asked_s = now_s
+        if not self._is_open:
+            raise Unauthenticated("this cluster asks for credentials: sign in, or send a token or a name and password")
+
+
+class UserChannel:
+    """Adds headers where calls begin. It has no interceptors, which would hide how a stream is sent."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    def unary_unary(self, *words: Any, **named: Any) -> Any:
+        return _with_headers(self._channel.unary_unary(*words, **named))
+
+    def unary_stream(self, *words: Any, **named: Any) -> Any:
+        return _with_headers(self._channel.unary_stream(*words, **named))
+
+    def stream_unary(self, *words: Any, **named: Any) -> Any:
+        return _with_headers(self._channel.stream_unary(*words, **named))
+
+    def stream_stream(self, *words: Any, **named: Any) -> Any:
+        return _with_headers(self._channel.stream_stream(*words, **named))
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+def _with_headers(method: Any) -> Any:
+    def call(*words: Any, **named: Any) -> Any:
+        if headers := FORWARDED.get():
+            named["metadata"] = (*(named.get("metadata") or ()), *headers)
+        return method(*words, **named)
+
+    return call
