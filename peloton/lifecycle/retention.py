@@ -17,7 +17,7 @@ from peloton.model.times import NS_PER_S
 DAY_NS = 86_400 * NS_PER_S
 POD_EVENTS, RUNS, PODS, JOBS = "pod-events", "runs", "pods", "jobs"
 HOST_EVENTS, PRUNED_JOBS, SERVICE_NAMES = "host-events", "pruned-jobs", "service-names"
-HISTORY, WATCH_LOG = "history", "watch-log"
+HISTORY, WATCH_LOG, AUDIT = "history", "watch-log", "audit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ CLASSES = (
         "hours; minutes of time series are kept for 25 hours",
     ),
     RecordClass(WATCH_LOG, ("watch_log",), "the last changes, 1,000,000 by default"),
+    RecordClass(AUDIT, ("audit", "audit_anchor"), "entries of the audit log, and the hash of the last deleted one"),
     RecordClass("status-log", ("status_log",), "until the resource manager has read them, and a minute more"),
     RecordClass(
         "migrations", ("migration", "migration_service", "migration_pool"), "1,000 that have ended, and all others"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from peloton.lifecycle.retention import (
+    AUDIT,
     HISTORY,
     HOST_EVENTS,
     JOBS,
@@ -28,6 +29,7 @@ def policy_of(settings: Settings) -> RetentionPolicy:
         SERVICE_NAMES: settings.retention_jobs_days,
         HOST_EVENTS: settings.retention_host_events_days,
         HISTORY: settings.retention_history_days,
+        AUDIT: settings.retention_audit_days,
     }
     return RetentionPolicy(settings.retention_period_s, days, settings.retention_watch_changes)
 

@@ -20,6 +20,7 @@ from opentelemetry import metrics
 
 from peloton.errors import PelotonError, Unavailable
 from peloton.lifecycle.retention import (
+    AUDIT,
     HISTORY,
     HOST_EVENTS,
     JOBS,
@@ -213,6 +214,7 @@ class Retention:
             PRUNED_JOBS: partial(self._delete_rows, PRUNED_JOBS, self._records.forget_pruned),
             SERVICE_NAMES: partial(self._delete_rows, SERVICE_NAMES, self._records.forget_names),
             HISTORY: partial(self._delete_rows, HISTORY, self._prune_history),
+            AUDIT: partial(self._delete_rows, AUDIT, self._storage.audit.prune),
             WATCH_LOG: partial(self._delete_rows, WATCH_LOG, self._trim_watch_log),
         }
 

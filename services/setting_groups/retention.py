@@ -51,6 +51,13 @@ class RetentionSettings:
     retention_history_days: int = setting(
         366, "resmgr", "days for which the hours of time series are kept; 0: for ever", low=0, high=YEARS
     )
+    retention_audit_days: int = setting(
+        90,
+        "resmgr",
+        "days for which entries of the [audit log](security.md#audit) are kept; 0: for ever",
+        low=0,
+        high=YEARS,
+    )
     retention_watch_changes: int = setting(
         1_000_000,
         "resmgr",

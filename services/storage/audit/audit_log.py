@@ -13,8 +13,6 @@ from services.storage.tables import AUDIT, AUDIT_ANCHOR, COUNTER
 
 AUDIT_SEQ = "audit"
 PAGE_MAX = 1_000
-PRUNED_MAX = 2_000
-"""Maximum number of entries deleted in one transaction."""
 _FIELDS = tuple(each.name for each in fields(Draft))
 _ROW = AUDIT.c
 _APPENDING = AUDIT.insert()
@@ -63,10 +61,10 @@ class AuditLog(Repository):
         return self._db.read(lambda conn: conn.execute(query).scalar()) or 0
 
     @writing
-    def prune(self, conn: sa.Connection, before_ns: int) -> int:
-        """Delete the oldest entries of an earlier time, at most PRUNED_MAX, and return their number. The last one
-        deleted stays as the anchor of the chain."""
-        oldest = sa.select(_ROW.seq, _ROW.at_ns, _ROW.hash).order_by(_ROW.seq).limit(PRUNED_MAX)
+    def prune(self, conn: sa.Connection, before_ns: int, limit: int) -> int:
+        """Delete the oldest entries of an earlier time, and return their number. The last one deleted stays as the
+        anchor of the chain."""
+        oldest = sa.select(_ROW.seq, _ROW.at_ns, _ROW.hash).order_by(_ROW.seq).limit(limit)
         old = []
         for row in conn.execute(oldest):
             if row.at_ns >= before_ns:

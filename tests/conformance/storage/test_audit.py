@@ -77,10 +77,11 @@ def test_an_entry_that_is_appended_after_a_removal_does_not_hide_it(storage: Sto
 def test_the_chain_goes_on_after_old_entries_are_deleted(storage: Storage) -> None:
     """The last deleted entry is the anchor, also when none is left."""
     storage.audit.append([a_draft(number) for number in range(1, 6)])
-    assert 3 == storage.audit.prune(NOW + 4 * SECOND)
+    assert 2 == storage.audit.prune(NOW + 4 * SECOND, 2)
+    assert 1 == storage.audit.prune(NOW + 4 * SECOND, 2)
     assert ("", 5) == (verify(storage).fault, verify(storage).seq)
-    assert 2 == storage.audit.prune(NOW + 100 * SECOND)
-    assert 0 == storage.audit.prune(NOW + 100 * SECOND)
+    assert 2 == storage.audit.prune(NOW + 100 * SECOND, 10)
+    assert 0 == storage.audit.prune(NOW + 100 * SECOND, 10)
     storage.audit.append([a_draft(6)])
     assert ("", 6) == (verify(storage).fault, verify(storage).seq)
 
