@@ -117,9 +117,9 @@ def _trace_workflows() -> list[Interceptor]:
     """Return the interceptor that continues traces in workflows and activities, by headers and never by events."""
     if not state.has(TRACES):
         return []
-    from temporalio.contrib.opentelemetry import TracingInterceptor
+    from services.telemetry.workflow_traces import SampledTraces
 
-    return [TracingInterceptor()]
+    return [SampledTraces()]
 
 
 class _Causes(Interceptor):

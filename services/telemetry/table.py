@@ -133,7 +133,12 @@ ROWS: tuple[Row, ...] = (
     _histogram("peloton.placement.duration", "hostmgr", "duration of the placement of a batch", FAST_S),
     _counter("peloton.placement.pods", "{pod}", "hostmgr", "pods of placements, `placed` or `no_host`", "outcome"),
     _counter("peloton.launch.pods", "{pod}", "hostmgr", "launches: `launched`, `refused` or `failed`", "outcome"),
-    _histogram("peloton.pod.launch_time", "hostmgr", "time from a launch to the report RUNNING", WAIT_S),
+    _histogram(
+        "peloton.pod.launch_time",
+        "hostmgr",
+        "time from a launch to reports RUNNING, once for each batch of reports",
+        WAIT_S,
+    ),
     _counter("peloton.status.reports", "{report}", "hostmgr", "reports of the cluster that were stored", "state"),
     _histogram("peloton.status.batch", "hostmgr", "reports stored in one transaction", COUNTS, unit="{report}"),
     _gauge("peloton.status.waiting", "{report}", "hostmgr", "reports that wait to be stored"),

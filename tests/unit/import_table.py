@@ -183,6 +183,7 @@ MAY: dict[str, May] = {
         ("peloton.errors", "peloton.model.text", "services.log_lines", "services.settings", "services.tls"),
         ("opentelemetry",),
     ),
+    "services.telemetry.workflow_traces": May((), ("opentelemetry", "temporalio")),
     "services.telemetry.start": May(
         ("services.role_settings", "services.settings", "services.telemetry", "services.tls"), ("opentelemetry",)
     ),
@@ -271,7 +272,14 @@ MAY: dict[str, May] = {
     ),
     "services.worker_admin": May(("peloton.errors", "peloton.lifecycle", "services.worker_fleet"), ("temporalio",)),
     "services.temporal_connection": May(
-        (*_MEASURES, "peloton.errors", "services.payloads", "services.telemetry.logs"), ("temporalio",)
+        (
+            *_MEASURES,
+            "peloton.errors",
+            "services.payloads",
+            "services.telemetry.logs",
+            "services.telemetry.workflow_traces",
+        ),
+        ("temporalio",),
     ),
     "services.secrets": May(
         (
