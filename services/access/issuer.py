@@ -41,6 +41,7 @@ def make_fetch(ca_file: str = "") -> Fetch:
             with opener.open(address, timeout=TIMEOUT_S) as response:
                 found: bytes = response.read(DOCUMENT_BYTES_MAX + 1)
         except HTTPError as error:
+            error.close()
             raise OSError(f"{address} answers {error.code}") from None
         if len(found) > DOCUMENT_BYTES_MAX:
             raise ValueError(f"{address} answers more than {DOCUMENT_BYTES_MAX:,} bytes")

@@ -115,7 +115,7 @@ async def test_inputs_of_a_seed_end_with_a_clear_code(
     seed: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each call ends with an answer or a refusal, and the memory of callers stays bounded."""
+    """Each call ends with an answer or a refusal."""
     monkeypatch.setattr(Failures, "check", lambda self, peer: None)  # all come from one address
     rng, methods, codes = random.Random(seed), list(open_methods()), Counter[str]()
     for _ in range(INPUTS):

@@ -1,0 +1,3 @@
+module github.com/cockroachdb/cockroach-go
+
+go 1.20
