@@ -229,13 +229,10 @@ async def start(
     for servicer, names in servicers:
         add_under_all_names(server, servicer, names)
     server.add_generic_rpc_handlers((_make_forwarding(channels, jobs), of_hosts, PrivateCalls()))
-    health_servicer = _add_health_and_reflection(server)
     port = await _bind(transport, server, address, bulk.close, channels.close)
-    await _begin(server, recorder, health_servicer)
+    checks = await _begin(server, recorder)
     log.info("api listens on %s, port %d", address, port)
-    return ApiServer(
-        port, server, health_servicer, calls, _channels=channels, _watches=watches, _bulk=bulk, _recorder=recorder
-    )
+    return ApiServer(port, server, checks, calls, _channels=channels, _watches=watches, _bulk=bulk, _recorder=recorder)
 
 
 def _make_forwarding(channels: AsyncLeaderChannels, jobs: JobManager) -> ForwardedServices:
@@ -243,11 +240,14 @@ def _make_forwarding(channels: AsyncLeaderChannels, jobs: JobManager) -> Forward
     return ForwardedServices(roles, channels, {f"/{name}/JobPlan": jobs.check_plan for name in EXPLAIN_SERVICE})
 
 
-async def _begin(server: grpc.aio.Server, recorder: Recorder | None, health_servicer: Any) -> None:
+async def _begin(server: grpc.aio.Server, recorder: Recorder | None) -> Any:
+    """Start the server and the audit log, and return the health servicer, which reports all services as serving."""
+    health_servicer = _add_health_and_reflection(server)
     if recorder is not None:
         recorder.start()
     await server.start()
     await asyncio.gather(*(health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING) for name in ("", *SERVED)))
+    return health_servicer
 
 
 async def _bind(
