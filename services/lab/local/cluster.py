@@ -455,17 +455,25 @@ class LocalCluster:
                     respool_pb2.GetRequest(), timeout=2
                 )
             except grpc.RpcError as error:
+                if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNAUTHENTICATED:
+                    return self._find_silent()  # the api asks for credentials that are not here, and so it answers
                 return str(error.details()) if isinstance(error, grpc.Call) else str(error)
         if hosts.host_count < self._hosts_expected:
             return f"{self._hosts_expected - hosts.host_count} of {self._hosts_expected} hosts"
+        if silent := self._find_silent():
+            return silent
+        if not any(r.reservation for r in root.poolinfo.config.resources):
+            return "the capacity of the root pool"
+        return ""
+
+    def _find_silent(self) -> str:
+        """Return the first server that does not answer yet; empty when there is none."""
         if away := [address for address in self.addresses.split(",") if not answers(address)]:
             return f"the API at {away[0]}"
         if self.settings.web and not answers(f"127.0.0.1:{self.web_port}"):
             return "the web pages"
         if self.settings.bridge and not answers(f"127.0.0.1:{self.bridge_port}"):
             return "Aurora's API"
-        if not any(r.reservation for r in root.poolinfo.config.resources):
-            return "the capacity of the root pool"
         return ""
 
     def _host_count(self) -> int:
