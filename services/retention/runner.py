@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from opentelemetry import metrics
-
 from peloton.errors import PelotonError, Unavailable
 from peloton.lifecycle.retention import (
     AUDIT,
@@ -43,11 +41,15 @@ from services.retention.archive import Archive
 from services.storage.retention.lines import Line, lines_of_hosts
 from services.storage.retention.records import Progress, Written
 from services.storage.storage import Storage
+from services.telemetry.metrics import counter, histogram
 from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 
-METER = "peloton.retention"
+_DELETED = counter("peloton.retention.deleted")
+_ARCHIVED = counter("peloton.retention.archived")
+_STEPS = histogram("peloton.retention.transaction")
+_FAILURES = counter("peloton.retention.failures")
 CLASS_S_MAX = 600.0
 """Time after which a round leaves a class to the next round."""
 RUNS_EVERY_S = 86_400.0
@@ -106,11 +108,6 @@ class Retention:
         self._runs_after: tuple[str, int] = ("", 0)
         self._task: asyncio.Task[None] | None = None
         self._is_closing = threading.Event()
-        meter = metrics.get_meter(METER)
-        self._deleted = meter.create_counter("peloton.retention.deleted", "{row}")
-        self._archived = meter.create_counter("peloton.retention.archived", "By")
-        self._seconds = meter.create_histogram("peloton.retention.transaction", "s")
-        self._failures = meter.create_counter("peloton.retention.failures", "{round}")
 
     def start(self) -> None:
         if self.policy.period_s:
@@ -143,7 +140,7 @@ class Retention:
             try:
                 note = await self._drain(name, step, deleted)
             except PelotonError as error:
-                self._failures.add(1, {"class": name})
+                _FAILURES.add(1, {"class": name})
                 log.warning("retention of %s failed, trying again in the next round: %s", name, error)
                 note = str(error)
             is_done = not note or name != RUNS
@@ -182,9 +179,9 @@ class Retention:
             rows = self._rows
             done = await asyncio.to_thread(step, rows)
             deleted[name] += done.deleted
-            self._deleted.add(done.deleted, {"class": name})
-            self._archived.add(done.archived, {"class": name})
-            self._seconds.record(done.took_s, {"class": name})
+            _DELETED.add(done.deleted, {"class": name})
+            _ARCHIVED.add(done.archived, {"class": name})
+            _STEPS.record(done.took_s, {"class": name})
             if not done.has_more:
                 break
             if is_slow(rows, done.took_s):

@@ -54,6 +54,8 @@ HOSTS = ("hosts", "placement", "launch", "pod", "status", "reconcile", "qos", "s
 ROLES = (
     "job.duration",
     "api",
+    "audit",
+    "retention",
     "watch",
     "grpc",
     "db",

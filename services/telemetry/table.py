@@ -26,6 +26,7 @@ LABELS: dict[str, tuple[int, str]] = {
     "activity": (100, "type of a Temporal activity"),
     "call": (10, "kind of a call of Temporal"),
     "change": (2, "`won` or `lost`"),
+    "class": (20, "class of records that age"),
     "code": (17, "status of gRPC, such as `OK`"),
     "end": (3, "state in which a job ended"),
     "database": (2, "`sqlite` or `postgresql`"),
@@ -155,6 +156,13 @@ ROWS: tuple[Row, ...] = (
     _gauge("peloton.hosts.avoided", "{host}", "hostmgr", "hosts that pods avoid for a while"),
     _gauge("peloton.qos.hot_hosts", "{host}", "hostmgr", "hosts above the bound of usage"),
     _counter("peloton.qos.evicted", "{pod}", "hostmgr", "revocable pods evicted from hot hosts", "cause"),
+    # Records that age.
+    _counter("peloton.retention.deleted", "{row}", "resmgr", "jobs or rows deleted because of their age", "class"),
+    _counter("peloton.retention.archived", "By", "resmgr", "bytes written to the archive", "class"),
+    _histogram(
+        "peloton.retention.transaction", "resmgr", "time in the database of one step of the deletion", CALL_S, "class"
+    ),
+    _counter("peloton.retention.failures", "{round}", "resmgr", "rounds of a class that failed", "class"),
     # Interfaces.
     _counter("peloton.audit.entries", "{entry}", "api", "entries of the audit log"),
     _counter("peloton.audit.lost", "{entry}", "api", "entries beyond the bounds of the audit log"),

@@ -19,6 +19,8 @@ ROLES = ("api", "worker", "resmgr", "hostmgr")
 LEADERS = ("resmgr", "hostmgr")
 RARE = {
     "peloton.api.refused",
+    "peloton.audit.entries",
+    "peloton.audit.lost",
     "peloton.db.errors",
     "peloton.db.retries",
     "peloton.leader.late_renewals",
@@ -26,6 +28,10 @@ RARE = {
     "peloton.pool.preempted",
     "peloton.pool.requeued",
     "peloton.qos.evicted",
+    "peloton.retention.archived",
+    "peloton.retention.deleted",
+    "peloton.retention.failures",
+    "peloton.retention.transaction",
     "peloton.resmgr.broken_invariants",
     "peloton.sla.refused",
     "peloton.status.dropped",

@@ -341,8 +341,9 @@ MAY: dict[str, May] = {
         (
             *("peloton.api", "peloton.errors", "peloton.extras", "peloton.lifecycle.retention", "peloton.model"),
             *("services.settings", "services.storage.storage", "services.storage.retention", "services.ticks"),
+            *_MEASURES,
         ),
-        ("duckdb", "obstore", "opentelemetry", "orjson", "zstandard"),
+        ("duckdb", "obstore", "orjson", "zstandard"),
     ),
     "services.hostmgr": May(
         (
