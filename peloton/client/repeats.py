@@ -163,7 +163,9 @@ METHODS: Mapping[str, Mapping[str, Repeat]] = MappingProxyType(
         "peloton.api.v0.lookup.LookupService": _table("FindJobs Find"),
         "peloton.api.v0.table.JobTableService": _table("ListJobs GetJob GetInstanceStates GetInstanceUse"),
         "peloton.api.v0.migration.MigrationService": _table("Query", same="Start Pause Resume Rollback Release"),
-        "peloton.api.v0.overview.OverviewService": _table("GetOverview GetHostMap GetHostPods ListHostEvents"),
+        "peloton.api.v0.overview.OverviewService": _table(
+            "GetOverview GetDiagnosis GetHostMap GetHostPods ListHostEvents"
+        ),
         "peloton.api.v0.rebalance.RebalanceService": _table(
             "PlanRebalance QueryRebalance",
             same="StartRebalance PauseRebalance ResumeRebalance StopRebalance",

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from peloton.api.mesos_access import OPEN
 from peloton.api.private import hostmgr_pb2
 from peloton.api.respell import respell
+from peloton.api.v0.access import access_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from services.hostmgr import messages
@@ -32,13 +33,16 @@ WRITES = f"seq {LINES}; echo last; exec sleep 600"
 class ApiOfOnePod:
     def __init__(self, lab: Lab, pod: PodOnHost) -> None:
         self._driver, self._pod = lab.driver, pod
-        self.tasks = self.pods = self
+        self.access = self.tasks = self.pods = self
 
     async def Get(self, request: task_pb2.GetRequest, timeout: float) -> task_pb2.GetResponse:
         answer = task_pb2.GetResponse()
         answer.result.runtime.state = task_pb2.RUNNING
         answer.result.runtime.mesosTaskId.value = str(self._pod.pod_id)
         return answer
+
+    async def OpenTerminal(self, request: Any, timeout: float) -> access_pb2.OpenTerminalResponse:
+        return access_pb2.OpenTerminalResponse()
 
     async def BrowseSandbox(self, request: Any, timeout: float) -> task_pb2.BrowseSandboxResponse:
         found = await asyncio.to_thread(self._driver.sandbox, self._pod)
