@@ -119,3 +119,39 @@ class Method:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._current(), name)
+
+
+class HeadersChannel:
+    """Adds headers where calls begin. It has no interceptors, which would hide how a stream is sent."""
+
+    def __init__(self, channel: Any, headers: Callable[[], Sequence[tuple[str, str]]]) -> None:
+        self._channel, self._headers = channel, headers
+
+    def unary_unary(self, *words: Any, **named: Any) -> Any:
+        return self._adding(self._channel.unary_unary(*words, **named))
+
+    def unary_stream(self, *words: Any, **named: Any) -> Any:
+        return self._adding(self._channel.unary_stream(*words, **named))
+
+    def stream_unary(self, *words: Any, **named: Any) -> Any:
+        return self._adding(self._channel.stream_unary(*words, **named))
+
+    def stream_stream(self, *words: Any, **named: Any) -> Any:
+        return self._adding(self._channel.stream_stream(*words, **named))
+
+    def _adding(self, method: Any) -> Any:
+        def call(*words: Any, **named: Any) -> Any:
+            if headers := self._headers():
+                named["metadata"] = (*(named.get("metadata") or ()), *headers)
+            return method(*words, **named)
+
+        return call
+
+    async def close(self, grace: float | None = None) -> None:
+        await self._channel.close(grace)
+
+    async def __aenter__(self) -> HeadersChannel:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

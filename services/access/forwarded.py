@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from peloton.api.channels import HeadersChannel
 from peloton.api.v0.access import access_pb2 as pb
 from peloton.errors import Unauthenticated
 
@@ -61,32 +62,8 @@ class OpenCluster:
             raise Unauthenticated("this cluster asks for credentials: sign in, or send a token or a name and password")
 
 
-class UserChannel:
-    """Adds headers where calls begin. It has no interceptors, which would hide how a stream is sent."""
+class UserChannel(HeadersChannel):
+    """Channel whose calls carry the credentials of the user for whom they are made."""
 
     def __init__(self, channel: Any) -> None:
-        self._channel = channel
-
-    def unary_unary(self, *words: Any, **named: Any) -> Any:
-        return _with_headers(self._channel.unary_unary(*words, **named))
-
-    def unary_stream(self, *words: Any, **named: Any) -> Any:
-        return _with_headers(self._channel.unary_stream(*words, **named))
-
-    def stream_unary(self, *words: Any, **named: Any) -> Any:
-        return _with_headers(self._channel.stream_unary(*words, **named))
-
-    def stream_stream(self, *words: Any, **named: Any) -> Any:
-        return _with_headers(self._channel.stream_stream(*words, **named))
-
-    async def close(self) -> None:
-        await self._channel.close()
-
-
-def _with_headers(method: Any) -> Any:
-    def call(*words: Any, **named: Any) -> Any:
-        if headers := FORWARDED.get():
-            named["metadata"] = (*(named.get("metadata") or ()), *headers)
-        return method(*words, **named)
-
-    return call
+        super().__init__(channel, FORWARDED.get)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from secrets import token_bytes
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import grpc
 import grpc.aio
 
-from peloton.api.channels import Options
+from peloton.api.channels import HeadersChannel, Options
 from peloton.errors import InvalidSettings
 from services.access.files import describe, read_bounded
 from services.tls.transport import Transport
@@ -73,8 +73,8 @@ class TokenTransport(Transport):
         return grpc.intercept_channel(self._inner.open(target, options), AddHeaders(self._headers))
 
     def open_async(self, target: str, options: Options, interceptors: Sequence[Any] = ()) -> grpc.aio.Channel:
-        adding = [kind(self._headers) for kind in (AddToUnary, AddToStream, AddToRequests)]
-        return self._inner.open_async(target, options, [*interceptors, *adding])
+        channel = self._inner.open_async(target, options, interceptors)
+        return cast("grpc.aio.Channel", HeadersChannel(channel, lambda: self._headers))
 
     def bind(self, server: Any, address: str) -> int:
         return self._inner.bind(server, address)
@@ -122,35 +122,3 @@ class AddHeaders(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterce
             wait_for_ready=getattr(details, "wait_for_ready", None),
             compression=getattr(details, "compression", None),
         )
-
-
-class AddToCalls:
-    """Adds headers to the calls of a channel with an event loop; gRPC wants a class for each kind of call."""
-
-    def __init__(self, headers: Sequence[tuple[str, str]]) -> None:
-        self._headers = headers
-
-    async def add(self, continuation: Any, details: grpc.aio.ClientCallDetails, request: Any) -> Any:
-        with_headers = grpc.aio.ClientCallDetails(
-            method=details.method,
-            timeout=details.timeout,
-            metadata=grpc.aio.Metadata(*(details.metadata or ()), *self._headers),
-            credentials=details.credentials,
-            wait_for_ready=details.wait_for_ready,
-        )
-        return await continuation(with_headers, request)
-
-
-class AddToUnary(AddToCalls, grpc.aio.UnaryUnaryClientInterceptor):
-    async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await self.add(continuation, client_call_details, request)
-
-
-class AddToStream(AddToCalls, grpc.aio.UnaryStreamClientInterceptor):
-    async def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        return await self.add(continuation, client_call_details, request)
-
-
-class AddToRequests(AddToCalls, grpc.aio.StreamUnaryClientInterceptor):
-    async def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
-        return await self.add(continuation, client_call_details, request_iterator)

@@ -43,6 +43,7 @@ from services.web.sessions import Sessions
 from services.web.sign_in import SESSION, SignInSettings
 from services.web.viewer import Viewer
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
+from tests.unit.api_service.story import LEAF
 
 BINDINGS = """
 [[binding]]
@@ -163,6 +164,16 @@ async def test_a_session_has_the_rights_of_its_token(pages: Pages) -> None:
     done = [(one.caller, one.method.rpartition("/")[2], one.result) for one in drafts if one.caller != "peloton"]
     assert ("rita", "SignIn", "OK") in done
     assert [("ada", "SignIn", "OK"), ("ada", "Lockdown", "OK")] == done[-2:]
+
+
+async def test_a_stream_is_sent_behind_the_token_of_a_role(pages: Pages) -> None:
+    """All lines of an upload arrive, not the first one alone."""
+    await pages.sign_in("ada")
+    lines = [{"start": {"config": {"name": "j", "respoolID": {"value": LEAF}, "instanceCount": 1}}}, {"commit": {}}]
+    body = "".join(f"{json.dumps(line)}\n" for line in lines)
+    headers = {**ORIGIN, "content-type": "application/x-ndjson"}
+    answer = await pages.client.post("/api/peloton.api.v0.bulk.BulkService/CreateJob", content=body, headers=headers)
+    assert (200, True) == (answer.status_code, "ended without its commit" not in answer.text), answer.text
 
 
 async def test_a_session_changes_something_from_its_own_pages_only(pages: Pages) -> None:
