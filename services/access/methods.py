@@ -58,12 +58,12 @@ def names_in(rule: MethodRule, path: str, request: Any) -> Iterator[tuple[Find, 
 
 
 def _values(value: Any, fields: list[str]) -> Iterator[str]:
-    """Yield the texts at the path of a field that are set."""
+    """Yield the texts at the path of a field that are set; of a list all, since an empty one counts as well."""
     for at, field in enumerate(fields):
         value = getattr(value, field)
         if not isinstance(value, (str, Message)):  # repeated
             for each in value:
-                yield from _values(each, fields[at + 1 :])
+                yield from [each] if isinstance(each, str) else _values(each, fields[at + 1 :])
             return
     if value:
         yield value

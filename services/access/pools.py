@@ -65,7 +65,7 @@ class PoolFinder:
         by_kind = group(named)
         job_ids, pool_ids = await self._follow(by_kind)
         pool_ids |= set((await self._pools_of_jobs(job_ids)).values())
-        named_pools = {clean(text) for text in by_kind[Find.POOL]}
+        named_pools = {clean(text) or CLUSTER for text in by_kind[Find.POOL]}  # an empty path may mean all pools
         above = {clean(text) for text in by_kind[Find.ABOVE]}
         await self._read_pools({*pool_ids, *named_pools, *above})
         found = {self._paths.get(pool_id, CLUSTER) for pool_id in pool_ids}  # of a deleted pool: the cluster

@@ -16,6 +16,7 @@ from peloton.access.caller import CallerKind
 from peloton.access.tokens import RANDOM_BYTES, make_token
 from peloton.api.private import publisher_pb2, publisher_pb2_grpc
 from peloton.api.v0.access import access_pb2, access_pb2_grpc
+from peloton.api.v0.history import history_pb2, history_pb2_grpc
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.lookup import lookup_pb2, lookup_pb2_grpc
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
@@ -306,6 +307,19 @@ async def test_lists_have_only_what_the_caller_may_read(cluster: Cluster, storag
     wanted = table_pb2.ListJobsRequest(filter=table_pb2.JobFilter(pool="/ads"))
     code, text = await code_of(table.ListJobs(wanted, metadata=cluster.of("rita")))
     assert ("PERMISSION_DENIED", True) == (code, "on pool '/ads'" in text)
+
+
+async def test_an_empty_path_in_a_list_stands_for_all_pools(cluster: Cluster) -> None:
+    """Usage of all pools is not read by way of a list that names a pool of the caller as well."""
+    history: Any = history_pb2_grpc.HistoryServiceStub(cluster.channel)
+    wanted = {"own": ["/eng"], "and all": ["/eng", ""], "all": [""], "slashes": ["/eng", "//"]}
+    codes = {
+        name: (await code_of(history.GetUsage(history_pb2.GetUsageRequest(paths=paths), metadata=cluster.of("rita"))))[
+            0
+        ]
+        for name, paths in wanted.items()
+    }
+    assert {**dict.fromkeys(wanted, "PERMISSION_DENIED"), "own": "OK"} == codes
 
 
 async def test_a_watch_shows_only_what_the_caller_may_read(cluster: Cluster) -> None:
