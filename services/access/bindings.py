@@ -81,11 +81,12 @@ def grant(caller: Caller, bindings: Bindings) -> Caller:
     """Return the caller with the grants that the bindings give it."""
     if caller.is_anonymous:
         return caller
-    subjects = [ANYONE, f"user:{caller.name}", *(f"group:{group}" for group in caller.groups)]
-    if caller.issuer == CERTIFICATE:
-        subjects[1] = caller.name
+    subjects = [ANYONE]
+    if caller.issuer != CERTIFICATE:
+        subjects += [f"user:{caller.name}", *(f"group:{group}" for group in caller.groups)]
+    elif caller.name.startswith("spiffe://"):  # a common name may be any text, such as user:alice
         parts = caller.name.split("/")
-        subjects += ["/".join([*parts[:count], "*"]) for count in range(3, len(parts))]
+        subjects += [caller.name, *("/".join([*parts[:count], "*"]) for count in range(3, len(parts)))]
     found = [each for subject in subjects for each in bindings.get(subject, ())]
     return replace(caller, grants=tuple(dict.fromkeys((*caller.grants, *found)))) if found else caller
 

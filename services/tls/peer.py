@@ -42,6 +42,8 @@ def identity_of(context: Context) -> PeerIdentity | None:
     """Return the identity of the caller; None: its connection has no certificate, or one that names no identity."""
     found = context.auth_context()
     spiffe_id, common_name = _first(found, "peer_spiffe_id"), _first(found, "x509_common_name")
+    if common_name.startswith(_SCHEME):  # authorities check names of this kind as such alone
+        common_name = ""
     return PeerIdentity(spiffe_id, common_name) if spiffe_id or common_name else None
 
 

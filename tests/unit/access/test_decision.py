@@ -10,6 +10,8 @@ from peloton.access.caller import ANONYMOUS, EVERYTHING, Caller, CallerKind, Gra
 from peloton.access.decision import decide, is_enough_on_cluster
 from peloton.access.rules import MethodRule, Needs
 from peloton.access.table import RULES
+from services.access.bindings import grant, parse_bindings
+from services.access.caller import CERTIFICATE
 
 STOP = RULES["peloton.api.job.JobManager/Stop"]
 DRAIN = RULES["peloton.api.v0.maintenance.MaintenanceService/Start"]
@@ -122,3 +124,15 @@ def test_deciding_without_pools_agrees_with_deciding_with_them() -> None:
             caller = user(*grants)
             if is_enough_on_cluster(caller, rule):
                 assert decide(caller, rule, ("/", "/eng")).is_allowed
+
+
+def test_a_common_name_of_a_certificate_is_no_subject() -> None:
+    """A common name may be any text, such as user:ann."""
+    text = '[[binding]]\nrole = "reader"\nsubjects = ["user:ann", "group:g", "spiffe://d/a/*"]\npools = ["/"]\n'
+    bindings = parse_bindings(text)
+
+    def has_role(name: str) -> bool:
+        return bool(grant(Caller(name, CallerKind.SERVICE, issuer=CERTIFICATE), bindings).grants)
+
+    assert [False, False, False] == [has_role(name) for name in ("user:ann", "group:g", "ann")]
+    assert [True, False] == [has_role(name) for name in ("spiffe://d/a/b", "spiffe://d/b")]

@@ -79,6 +79,13 @@ def test_without_a_spiffe_id_the_common_name_counts(authority: LocalAuthority) -
     assert ("bob", "", "") == (identity.name, identity.role, identity.trust_domain)
 
 
+def test_a_common_name_is_no_spiffe_id(authority: LocalAuthority) -> None:
+    """A name of the form of a SPIFFE id counts only where authorities check it as one."""
+    found = {"transport_security_type": [b"ssl"], "x509_common_name": [b"spiffe://test/role/api"]}
+    context: Any = type("Context", (), {"auth_context": lambda self: found})()
+    assert identity_of(context) is None
+
+
 def test_a_connection_without_certificate_has_no_identity(authority: LocalAuthority) -> None:
     """A server that asks for no certificate learns no name."""
     assert ask(authority, None, asks=False) is None
