@@ -14,7 +14,7 @@ from typing import Any
 from peloton.access.caller import CLUSTER, Caller
 from peloton.access.decision import decide, is_enough_on_cluster
 from peloton.access.rules import MethodRule, Needs, Without
-from peloton.errors import PelotonError, PermissionDenied, Unauthenticated
+from peloton.errors import Aborted, PelotonError, PermissionDenied, Reason, Unauthenticated
 from peloton.ports import PERSON
 from services.access.access import Access
 from services.access.caller import CALLER
@@ -109,7 +109,7 @@ class Authorize(AroundCalls):
     ) -> AsyncIterator[None]:
         """End the block when the credentials or the permission of the call end."""
         assert self._access is not None
-        access, answering = self._access, asyncio.current_task()
+        access, answering, first = self._access, asyncio.current_task(), CALLER.get()
         assert answering is not None
         refusals: list[PelotonError] = []
 
@@ -117,8 +117,10 @@ class Authorize(AroundCalls):
             while not refusals:
                 await asyncio.sleep(RECHECK_S)
                 try:
-                    await self.check(await access.identify(context), method, rule, request)
-                except (Unauthenticated, PermissionDenied) as error:
+                    caller = await access.identify(context)
+                    await self.check(caller, method, rule, request)
+                    check_same_view(first, caller, rule)
+                except (Unauthenticated, PermissionDenied, Aborted) as error:
                     refusals.append(error)
                 except PelotonError as error:  # storage or the issuer does not answer now
                     log.warning("%s is checked again later: %s", method, error)
@@ -145,6 +147,13 @@ def check_identified(caller: Caller, rule: MethodRule | None) -> None:
             f"{method} needs credentials: a token (`peloton login`, PELOTON_TOKEN), a user name and password, or a "
             f"client certificate"
         )
+
+
+def check_same_view(first: Caller, caller: Caller, rule: MethodRule | None) -> None:
+    """Raise Aborted when a stream shows what the caller might read at its beginning, and its roles have changed."""
+    is_filtered = rule is not None and rule.without is Without.FILTERED
+    if is_filtered and (caller.grants, caller.methods) != (first.grants, first.methods):
+        raise Aborted(f"the roles of {caller} have changed: watch again").because(Reason.WATCH_OVERFLOW)
 
 
 def check_allowed(caller: Caller, rule: MethodRule, pools: tuple[str, ...]) -> None:

@@ -360,6 +360,27 @@ async def test_a_watch_ends_when_its_token_is_revoked(cluster: Cluster, monkeypa
     assert ("UNAUTHENTICATED", True) == (code, "was revoked" in text)
 
 
+async def test_a_watch_ends_when_the_roles_of_its_caller_change(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch shows what its caller might read at its beginning; clients resume it."""
+    monkeypatch.setattr(gate, "RECHECK_S", 0.05)
+    monkeypatch.setattr(files, "CHECK_S", 0.0)
+    watches: Any = watch_svc_pb2_grpc.WatchServiceStub(cluster.channel)
+    request = watch_svc_pb2.WatchRequest()
+    request.pod_filter.SetInParent()
+    call = watches.Watch(request, metadata=cluster.of("rita"))
+    await call.read()
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(call.read(), 0.3)
+    call = watches.Watch(request, metadata=cluster.of("rita"))
+    await call.read()
+    (cluster.folder / "new").write_text(BINDINGS.replace('pools = ["/eng"]', 'pools = ["/ads/rita"]'))
+    (cluster.folder / "new").replace(cluster.folder / "roles.toml")
+    code, text = await code_of(asyncio.wait_for(call.read(), 30))
+    assert ("ABORTED", 'the roles of user "rita" have changed: watch again') == (code, text)
+
+
 async def test_a_user_beyond_the_quota_is_refused_with_the_numbers(cluster: Cluster) -> None:
     """Another user is admitted."""
     answers = [await code_of(cluster.jobs.Create(job(), metadata=cluster.of("mia"))) for _ in range(4)]
