@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from peloton.errors import PelotonError, Unavailable
+from peloton.errors import Unavailable
 from peloton.lifecycle.retention import (
     AUDIT,
     HISTORY,
@@ -126,8 +126,8 @@ class Retention:
                 loop.tick()
                 try:
                     await self.once()
-                except PelotonError as error:
-                    log.warning("retention failed, trying again in the next round: %s", error)
+                except Exception:  # of any kind: the next round may succeed
+                    log.warning("retention failed, trying again in the next round", exc_info=True)
 
     async def once(self) -> dict[str, int]:
         """Run one round; returns the deleted rows by class. A class that fails is tried again in the next round."""
@@ -139,10 +139,10 @@ class Retention:
                 continue
             try:
                 note = await self._drain(name, step, deleted)
-            except PelotonError as error:
+            except Exception as error:  # of any kind, such as of a full disk: it holds up this class alone
                 _FAILURES.add(1, {"class": name})
-                log.warning("retention of %s failed, trying again in the next round: %s", name, error)
-                note = str(error)
+                log.warning("retention of %s failed, trying again in the next round", name, exc_info=True)
+                note = str(error) or type(error).__name__
             is_done = not note or name != RUNS
             await asyncio.to_thread(self._records.note, name, self._clock_ns() if is_done else ran_ns, note)
             if note == SLOW_NOTE:

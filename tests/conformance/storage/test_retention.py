@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from collections import Counter
@@ -375,6 +376,25 @@ async def test_a_class_that_fails_does_not_hold_up_the_others(
 
     assert "cannot be written" in storage.retention.progress()[JOBS].note
     assert "pod" in rows_of(storage, job_id)
+    assert rules.WATCH_LOG in deleted
+
+
+async def test_a_full_disk_does_not_end_retention(
+    storage: Storage, clock: world.Clock, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of any kind is the note of its class, and the other classes have their turn."""
+
+    def write(self: Archive, *_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    job_id = an_ended_job(storage)
+    clock.now_ns = NOW + 31 * DAY_NS
+    monkeypatch.setattr(Archive, "write", write)
+
+    deleted = await retention_of(storage, archive).once()
+
+    assert "No space left on device" in storage.retention.progress()[JOBS].note
+    assert "pod_event" in rows_of(storage, job_id)
     assert rules.WATCH_LOG in deleted
 
 
