@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
 from temporalio.service import RPCError
 
 from peloton.errors import Aborted, InvalidArgument, Unavailable
@@ -21,7 +22,7 @@ from services import temporal_connection
 from services.backup import manifest, postgres_copy, schedules, sqlite_copy
 from services.backup.manifest import Manifest
 from services.settings import Settings
-from services.storage import migrate, schema_version
+from services.storage import migrate, schema_version, sqlite_files
 from services.storage.engine import Database
 from services.storage.restored import note_restoration
 
@@ -83,13 +84,14 @@ def restore(settings: Settings, stores: Stores, folder: Path, parts: Collection[
         raise InvalidArgument("the file of Temporal's store is not named")
     if Part.SCHEDULES in parts and made.schedule_count is None:
         raise InvalidArgument(f"{folder} has no schedules")
+    temporal = stores.temporal_file if Part.TEMPORAL in parts else None
+    if temporal is not None and temporal.exists() and not may_replace:
+        raise Aborted(f"{temporal} exists: stop Temporal, and allow to replace it")
     done = []
     if Part.DATABASE in parts:
         done.append(_restore_database(stores.database, folder, made, may_replace))
-    if Part.TEMPORAL in parts and stores.temporal_file is not None:
-        if stores.temporal_file.exists() and not may_replace:
-            raise Aborted(f"{stores.temporal_file} exists: stop Temporal, and allow to replace it")
-        done.append(_put_back(folder / TEMPORAL, stores.temporal_file))
+    if temporal is not None:
+        done.append(_put_back(folder / TEMPORAL, temporal))
     if Part.SCHEDULES in parts:
         done.append(asyncio.run(_load_schedules(settings, folder)))
     return done
@@ -104,12 +106,11 @@ def _restore_database(url: str, folder: Path, made: Manifest, may_replace: bool)
             f"{folder} has schema {made.schema} of release {made.release}, and this release has "
             f"{schema_version.newest()}: restore with that release, then upgrade"
         )
-    if schema_version.of(url):
-        db = schema_version.open_database(url)
-        try:
-            _check_replaceable(db, may_replace)
-        finally:
-            db.close()
+    try:
+        _check_replaceable(url, may_replace)
+    except (Unavailable, DBAPIError) as error:
+        if not (may_replace and sqlite_files.is_damage(error)):  # what is damaged is to be replaced
+            raise
     if made.dialect == "sqlite":
         done = _put_back(folder / DATABASE, Path(parsed.database or ""))
     else:
@@ -128,13 +129,19 @@ def _restore_database(url: str, folder: Path, made: Manifest, may_replace: bool)
     return done
 
 
-def _check_replaceable(db: Database, may_replace: bool) -> None:
+def _check_replaceable(url: str, may_replace: bool) -> None:
     """Raise Aborted while a role leads, or if there is something to lose."""
+    if not schema_version.of(url):
+        return
     leaders = sa.text("SELECT role FROM lease WHERE expires_s > :now ORDER BY role")
     counts = sa.text("SELECT count(*) FROM job")
-    with db.reading() as conn:
-        leading = list(conn.execute(leaders, {"now": time.time()}).scalars())
-        job_count = conn.execute(counts).scalar_one()
+    db = schema_version.open_database(url)
+    try:
+        with db.reading() as conn:
+            leading = list(conn.execute(leaders, {"now": time.time()}).scalars())
+            job_count = conn.execute(counts).scalar_one()
+    finally:
+        db.close()
     if leading:
         raise Aborted(f"{', '.join(leading)} is led: stop all roles first, and wait for the end of the lease")
     if job_count and not may_replace:

@@ -23,6 +23,16 @@ def fault_of(error: BaseException | None, path: str) -> str:
     return f"{path} cannot be written: {error}" if code & 0xFF in _UNWRITABLE else ""
 
 
+def is_damage(error: BaseException | None) -> bool:
+    """Return whether an error, or one that caused it, reports a damaged file."""
+    while error is not None:
+        code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
+        if code is not None and code & 0xFF in _DAMAGED:
+            return True
+        error = error.__cause__
+    return False
+
+
 def check(path: Path) -> None:
     """Check a file, for at most CHECK_S seconds. Raises Unavailable if it is damaged."""
     if not path.exists() or not path.stat().st_size:

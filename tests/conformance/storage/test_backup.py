@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from peloton.errors import Aborted, InvalidArgument
+from peloton.errors import Aborted, InvalidArgument, Unavailable
 from services.backup import manifest
 from services.backup.backup import Part, Stores, restore, take
 from services.backup.manifest import Manifest
+from services.backup.sqlite_copy import SIDE_FILES
 from services.settings import Settings
+from services.storage import migrate, schema_version
 from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
 from tests.conformance.storage.builders import NOW, K
@@ -126,3 +128,35 @@ def test_a_damaged_backup_is_refused(storage: Storage, url: str, tmp_path: Path)
         bring_back(url, folder)
     with pytest.raises(InvalidArgument, match="name a new folder"):
         back_up(url, folder)
+
+
+def test_a_damaged_database_is_replaced(tmp_path: Path) -> None:
+    """A file that cannot be read is what a backup is for: it is replaced where that is allowed, and kept aside."""
+    file = tmp_path / "peloton.db"
+    url, folder = f"sqlite:///{file}", tmp_path / "backup"
+    migrate.upgrade(url)
+    back_up(url, folder)
+    for suffix in SIDE_FILES:
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+    file.write_bytes(b"garbage" * 1_000)
+    with pytest.raises(Unavailable, match="is damaged"):
+        bring_back(url, folder)
+
+    bring_back(url, folder, may_replace=True)
+
+    assert schema_version.newest() == schema_version.of(url)
+    assert b"garbage" == file.with_name("peloton.db.replaced").read_bytes()[:7]
+
+
+def test_nothing_is_restored_when_a_part_may_not_be(tmp_path: Path) -> None:
+    """A store of Temporal that may not be replaced is found before the database is."""
+    file, temporal = tmp_path / "peloton.db", tmp_path / "temporal.db"
+    stores = Stores(f"sqlite:///{file}", temporal)
+    migrate.upgrade(stores.database)
+    migrate.upgrade(f"sqlite:///{temporal}")  # any file of SQLite
+    take(Settings(), stores, tmp_path / "backup", "0.2", has_schedules=False)
+
+    with pytest.raises(Aborted, match=r"temporal\.db exists"):
+        restore(Settings(), stores, tmp_path / "backup", [Part.DATABASE, Part.TEMPORAL], may_replace=False)
+
+    assert not file.with_name("peloton.db.replaced").exists()
