@@ -18,7 +18,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import orjson
@@ -121,7 +120,11 @@ class ZooKeeperElection:
 
     async def win(self, stand_by: Callable[[], None] = lambda: None) -> None:
         stands_by, fault, changed = False, "", asyncio.Event()
-        wake = partial(asyncio.get_running_loop().call_soon_threadsafe, changed.set)
+        loop = asyncio.get_running_loop()
+
+        def wake(_: object) -> None:  # one function: the client keeps each that is given, until the leader goes
+            loop.call_soon_threadsafe(changed.set)
+
         while True:
             changed.clear()
             try:
@@ -141,13 +144,13 @@ class ZooKeeperElection:
                 await asyncio.wait_for(changed.wait(), self._ttl_s / CHECKS_PER_TTL)
         self.fence.begin(epoch)
 
-    def _try(self, changed: Callable[[], object]) -> int:
+    def _try(self, changed: Callable[[object], None]) -> int:
         """Return the epoch if this process leads now, else 0; ``changed`` is called when the leader goes."""
         began_s, booted_s = time.monotonic(), boot_s()
         try:
             self._client.create(self._path, self._data(), ephemeral=True, makepath=True)
         except NodeExistsError:  # of another process, or of a call of this one whose answer was lost
-            self._client.exists(self._path, watch=lambda _: changed())
+            self._client.exists(self._path, watch=changed)
         found = self._read()
         if found is None or found[0].get("owner") != self._owner:
             return 0

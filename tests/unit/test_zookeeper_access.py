@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.exceptions import NodeExistsError
 
 from peloton.errors import InvalidSettings
 from services.election import zookeeper
-from services.election.zookeeper import Access, connect
+from services.election.zookeeper import Access, ZooKeeperElection, connect
 from services.role_settings import read_zookeeper
 from services.settings import Settings
+from tests.waiting import timeout_s
 
+NO_LEASES: Any = None
 ADDRESS = "zk://zk1:2181,zk2:2181/peloton/prod"
 
 
@@ -24,6 +28,29 @@ class Client:
 
     def start_async(self) -> None:
         """Does nothing."""
+
+
+class Led:
+    """A client of a ZooKeeper where another process leads. It keeps watches as kazoo does."""
+
+    connected = True
+
+    def __init__(self) -> None:
+        self.watches: set[Any] = set()
+        self.asked_count = 0
+
+    def create(self, *_: object, **__: object) -> None:
+        raise NodeExistsError
+
+    def exists(self, _: str, watch: Any) -> None:
+        self.watches.add(watch)
+        self.asked_count += 1
+
+    def sync(self, _: str) -> None:
+        """Does nothing."""
+
+    def get(self, _: str) -> tuple[bytes, Any]:
+        return b'{"owner": "another"}', None
 
 
 def test_settings_name_the_access(tmp_path: Path) -> None:
@@ -71,3 +98,17 @@ def test_the_client_is_given_credentials(monkeypatch: pytest.MonkeyPatch) -> Non
     files = {"use_ssl": True, "ca": "ca.pem", "certfile": "cert.pem", "keyfile": "key.pem"}
     assert {"hosts": "zk1:2181", "timeout": 5.0, **files} == given
     assert {"hosts": "zk1:2181", "timeout": 5.0} == connect(Access("zk1:2181", "/p"), 5.0).arguments
+
+
+async def test_a_standby_leaves_one_watch() -> None:
+    """The client keeps each watch until the leader goes, which may be months."""
+    client: Any = Led()
+    election = ZooKeeperElection(client, "/p", NO_LEASES, "resmgr", 0.004)
+    standing_by = asyncio.create_task(election.win())
+    async with asyncio.timeout(timeout_s()):
+        while client.asked_count < 5:
+            await asyncio.sleep(0.001)
+    standing_by.cancel()
+    await asyncio.gather(standing_by, return_exceptions=True)
+
+    assert 1 == len(client.watches)
