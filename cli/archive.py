@@ -120,7 +120,7 @@ def verify(
 ) -> None:
     """Read objects and compare them with their manifests. The exit code is 1 if one differs.
 
-    An object without a manifest is reported and is no fault: its records are still in the database.
+    An object without a manifest is reported and is no fault: its records are in the database, or in another object.
 
     \b
     Example:
@@ -135,7 +135,7 @@ def verify(
             fault = found.find_fault(name)
             kept += 1
         except NotFound:
-            echo(f"{name} has no manifest: its records are still in the database", err=True)
+            echo(f"{name} has no manifest: its records are in the database, or in another object", err=True)
             continue
         except PelotonError as error:
             fault = str(error)

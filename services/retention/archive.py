@@ -1,11 +1,12 @@
 """The archive: one object of JSON lines for each deleted batch, compressed with zstd, and its manifest.
 
-The name of an object follows from the first record of its batch, and its content from the records: a batch that is
-repeated after an interruption overwrites its object with the same bytes. The manifest is written last; an object
-without one belongs to a batch whose records are still in the database.
+The name of an object follows from the first record of its batch and from its content: a batch that is repeated after an
+interruption overwrites its object with the same bytes, and a leader that was frozen before its write replaces no object
+of its successor, whose batch may have been larger. The manifest is written last; the records of an object without one
+are still in the database, or in another object.
 
-    pods/2026/11/27/093012.000000000-<job>-<instance>.jsonl.zst
-    pods/2026/11/27/093012.000000000-<job>-<instance>.manifest.json
+    pods/2026/11/27/093012.000000000-<job>-<instance>-<digest>.jsonl.zst
+    pods/2026/11/27/093012.000000000-<job>-<instance>-<digest>.manifest.json
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from services.storage.retention.records import Written
 LINES, MANIFEST = ".jsonl.zst", ".manifest.json"
 FORMAT = 1
 LEVEL = 6
+DIGEST_CHARS = 12
+"""Digits of the SHA-256 of an object in its name."""
 MANIFEST_MAX = 1 << 20
 
 
@@ -58,7 +61,6 @@ class Archive:
 
         Returns None when there are no lines. Raises Unavailable.
         """
-        name = name_of(group, first_ns, key)
         kinds, digest, size = Counter[str](), hashlib.sha256(), 0
         with tempfile.TemporaryDirectory(prefix="peloton-archive-") as folder:
             path = Path(folder) / "lines"
@@ -71,6 +73,7 @@ class Archive:
             for block in blocks_of(path):
                 digest.update(block)
                 size += len(block)
+            name = f"{name_of(group, first_ns, key)}-{digest.hexdigest()[:DIGEST_CHARS]}"
             self.store.put(name + LINES, path)
             manifest = Manifest(name + LINES, kinds.total(), size, digest.hexdigest(), dict(sorted(kinds.items())))
             path.write_bytes(json.dumps(asdict(manifest), indent=1).encode())

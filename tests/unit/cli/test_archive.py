@@ -58,7 +58,7 @@ def test_days_bound_a_query(run: Run, folder: Path) -> None:
 
 def test_objects_are_listed_and_verified(run: Run, folder: Path) -> None:
     """A damaged object is named, with exit code 1; one without a manifest is no fault."""
-    name = "jobs/2024/10/04/000000.000000000-0.jsonl.zst"
+    name = next((folder / "jobs").rglob("*.jsonl.zst")).relative_to(folder).as_posix()
     assert f"Object\n{name}\n" == run(f"archive list --archive {folder}").stdout
     assert "1 objects are as their manifests say\n" == run(f"archive verify jobs --archive {folder}").stdout
     (folder / name).write_bytes(b"x")
@@ -70,7 +70,7 @@ def test_objects_are_listed_and_verified(run: Run, folder: Path) -> None:
     next(folder.rglob("*.manifest.json")).unlink()
     unfinished = run(f"archive verify --archive {folder}")
     assert 0 == unfinished.exit_code
-    assert "has no manifest: its records are still in the database" in unfinished.stderr
+    assert "has no manifest: its records are in the database, or in another object" in unfinished.stderr
 
 
 def test_no_archive_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

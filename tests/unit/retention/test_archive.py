@@ -56,13 +56,22 @@ def test_an_object_has_a_name_of_its_day_and_a_manifest(archive: Archive, tmp_pa
     path = tmp_path / "archive" / name
     before = path.read_bytes()
 
-    assert "jobs/2024/10/04/010000.000000000-0.jsonl.zst" == name
     manifest = archive.read_manifest(name)
+    assert f"jobs/2024/10/04/010000.000000000-0-{manifest.sha256[:12]}.jsonl.zst" == name
     assert (8, {"config": 4, "job": 4}, path.stat().st_size) == (manifest.lines, manifest.kinds, manifest.bytes)
     assert "" == archive.find_fault(name)
     assert name == write(archive, 0, range(4))
     assert before == path.read_bytes()
     assert not list((tmp_path / "archive").rglob(".part-*"))
+
+
+def test_an_object_is_never_replaced_by_another_one(archive: Archive) -> None:
+    """A leader that was frozen writes its batch late, which had fewer jobs than that of its successor."""
+    whole, part = write(archive, 0, range(4)), write(archive, 0, range(2))
+
+    assert whole != part
+    assert ["", ""] == [archive.find_fault(name) for name in (whole, part)]
+    assert [0, 1, 2, 3] == sorted(ids(archive))
 
 
 def test_a_batch_without_records_has_no_object(archive: Archive) -> None:
