@@ -230,9 +230,12 @@ class Retention:
             lines = self._records.lines(name, batch.parts)
             written = self._write(done, name, first.job.ended_ns, f"{first.job.job_id}-{first.start}", lines)
             with done:
+                jobs = [part.job.job_id for part in batch.parts] if name == JOBS else []
+                remote = self._storage.secrets.find_remote(jobs)
                 done.deleted, large = self._records.delete(name, batch, written, self._clock_ns())
             for job_id in large:
                 self._storage.jobs.delete(job_id, self._rest)
+            self._storage.secrets.forget_deleted(remote)
         self._cursors[name] = batch.after
         done.has_more = bool(found)
         return done

@@ -21,7 +21,7 @@ from services.storage.codec import unpack
 from services.storage.engine import Database, Repository, reading, writing
 from services.storage.jobs.configs import read_config
 from services.storage.jobs.plain_secrets import PLAIN
-from services.storage.tables import JOB_CONFIG, JOB_SECRET
+from services.storage.tables import JOB, JOB_CONFIG, JOB_SECRET
 
 log = logging.getLogger(__name__)
 
@@ -170,6 +170,22 @@ class Secrets(Repository):
             _write(conn, job_id, HeldSecret(before.secret_id, before.revision, after.holder, after.data))
         return len(current)
 
+    @reading
+    def find_remote(self, conn: sa.Connection, job_ids: Sequence[JobId]) -> list[JobId]:
+        """Return those of these jobs that have secrets in another system."""
+        query = sa.select(JOB_SECRET.c.job_id, JOB_SECRET.c.holder).where(JOB_SECRET.c.job_id.in_(job_ids))
+        found = conn.execute(query.distinct().order_by(JOB_SECRET.c.job_id))
+        return list(dict.fromkeys(JobId(row.job_id) for row in found if self._store.is_remote(row.holder)))
+
+    def forget_deleted(self, job_ids: Sequence[JobId]) -> None:
+        """Delete what other systems hold of those of these jobs that are deleted, until one fails: a rotation finds
+        what is left."""
+        query = sa.select(JOB.c.job_id).where(JOB.c.job_id.in_(job_ids))
+        there = set(self._db.read(lambda conn: conn.execute(query).scalars().all())) if job_ids else set()
+        for job_id in job_ids:
+            if job_id not in there and not forget_elsewhere(self._store, job_id):
+                return
+
     def references(self, job_id: JobId) -> set[bytes]:
         return {row.data for row in self._db.read(lambda conn: _read(conn, job_id)).values()}
 
@@ -197,12 +213,15 @@ def carry_secrets(
     sent.write(conn, job_id, written)
 
 
-def forget_elsewhere(store: SecretStore, job_id: JobId) -> None:
-    """Delete what a remote store holds of a deleted job. A rotation finds what is left after a failure."""
+def forget_elsewhere(store: SecretStore, job_id: JobId) -> bool:
+    """Delete what a remote store holds of a deleted job; returns whether it did. A rotation finds what is left after a
+    failure."""
     try:
         store.forget_job(job_id)
     except PelotonError as error:
         log.warning("secrets of the deleted job %s are left in their store: %s", job_id, error)
+        return False
+    return True
 
 
 def forget_unused(conn: sa.Connection, job_id: str) -> None:

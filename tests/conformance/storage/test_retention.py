@@ -23,7 +23,7 @@ from peloton.lifecycle.retention import DAY_NS, JOBS, POD_EVENTS, PODS, Cursor, 
 from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.ids import Hostname, JobId, new_job_id
 from peloton.model.job import JobState
-from peloton.model.secret import Secret
+from peloton.model.secret import HeldSecret, Secret
 from services.resmgr.recovery import rebuild
 from services.retention import runner
 from services.retention.archive import LINES, MANIFEST, Archive
@@ -35,6 +35,7 @@ from services.settings import Settings
 from services.storage import engine
 from services.storage.checks import Checks
 from services.storage.jobs import jobs as jobs_module
+from services.storage.jobs.plain_secrets import PlainSecrets
 from services.storage.retention import records, sizes
 from services.storage.retention.sizes import Sizes, TableSize
 from services.storage.storage import Storage
@@ -178,8 +179,29 @@ async def test_zero_days_keep_for_ever(storage: Storage, clock: world.Clock) -> 
     assert before == rows_of(storage, job_id)
 
 
-async def test_secrets_are_never_archived(storage: Storage, clock: world.Clock, archive: Path) -> None:
-    """The archive has the path of a secret and not its data; the data is deleted with the job."""
+class Elsewhere(PlainSecrets):
+    """A store of secrets in another system, which answers ``up_count`` times."""
+
+    holder = "elsewhere"
+
+    def __init__(self, up_count: int = 100) -> None:
+        self.forgotten, self.up_count = list[JobId](), up_count
+
+    def is_remote(self, holder: str) -> bool:
+        return holder == self.holder
+
+    def hold(self, job_id: JobId, secret: Secret) -> HeldSecret:
+        return HeldSecret(secret.secret_id, secret.revision, self.holder, job_id.encode())
+
+    def forget_job(self, job_id: JobId) -> None:
+        self.up_count -= 1
+        if self.up_count < 0:
+            raise Unavailable("is down")
+        self.forgotten.append(job_id)
+
+
+def a_job_with_a_secret(storage: Storage) -> JobId:
+    """Create a job that ends before it has run."""
     job_id, config = new_job_id(), a_config(1)
     config.defaultConfig.container.type = mesos_pb2.ContainerInfo.MESOS
     secret = Secret("00000000-0000-4000-8000-00000000000a", "/secrets/key", CANARY)
@@ -187,6 +209,28 @@ async def test_secrets_are_never_archived(storage: Storage, clock: world.Clock, 
     storage.jobs.set_goal(job_id, JobState.KILLED, NOW)
     storage.pods.create(job_id, lambda _: None)
     world.settle_all(storage, job_id)
+    return job_id
+
+
+@pytest.mark.parametrize("up_count", [100, 1])
+async def test_secrets_in_another_system_go_with_their_jobs(url: str, clock: world.Clock, up_count: int) -> None:
+    """They are deleted there after the jobs, until one fails."""
+    store = Elsewhere(up_count)
+    storage = Storage(url, clock, secrets=store)
+    jobs = sorted(a_job_with_a_secret(storage) for _ in range(3))
+    plain = an_ended_job(storage)
+    clock.now_ns = NOW + 31 * DAY_NS
+
+    await retention_of(storage).once()
+
+    assert [None] * 4 == [storage.jobs.get(job_id) for job_id in (*jobs, plain)]
+    assert jobs[:up_count] == store.forgotten
+    storage.close()
+
+
+async def test_secrets_are_never_archived(storage: Storage, clock: world.Clock, archive: Path) -> None:
+    """The archive has the path of a secret and not its data; the data is deleted with the job."""
+    job_id = a_job_with_a_secret(storage)
     job = storage.jobs.get(job_id)
     assert job is not None
     assert JobState.KILLED is job.state
