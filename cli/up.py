@@ -234,7 +234,7 @@ async def _run(settings: object) -> None:
                 report("up", f"Kubernetes: kubectl --kubeconfig {config} get pods --all-namespaces --watch")
             if ports := cluster.metrics_ports:
                 shown = ", ".join(f"{name} {port}" for name, port in ports.items())
-                report("up", f"metrics at http://127.0.0.1:PORT/metrics: {shown}")
+                report("up", f"metrics at {cluster.scheme}://127.0.0.1:PORT/metrics: {shown}")
             report("up", 'try in another terminal: peloton host query; "peloton local status"; Ctrl-C here stops all')
             await stop.wait()
     finally:

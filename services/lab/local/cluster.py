@@ -174,18 +174,18 @@ class LocalCluster:
         return "" if self.settings.temporal else f"http://127.0.0.1:{self.ui_port}"
 
     @property
-    def _scheme(self) -> str:
+    def scheme(self) -> str:
         return "https" if self.settings.secure else "http"
 
     @property
     def web_url(self) -> str:
         """Return the URL of the web pages; empty when there are none."""
-        return f"{self._scheme}://127.0.0.1:{self.web_port}" if self.settings.web else ""
+        return f"{self.scheme}://127.0.0.1:{self.web_port}" if self.settings.web else ""
 
     @property
     def bridge_url(self) -> str:
         """Return the URL of Aurora's API; empty when it is not served."""
-        return f"{self._scheme}://127.0.0.1:{self.bridge_port}/api" if self.settings.bridge else ""
+        return f"{self.scheme}://127.0.0.1:{self.bridge_port}/api" if self.settings.bridge else ""
 
     @property
     def web_port_note(self) -> str:
