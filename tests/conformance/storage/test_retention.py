@@ -214,7 +214,7 @@ def a_job_with_a_secret(storage: Storage) -> JobId:
 
 @pytest.mark.parametrize("up_count", [100, 1])
 async def test_secrets_in_another_system_go_with_their_jobs(url: str, clock: world.Clock, up_count: int) -> None:
-    """They are deleted there after the jobs, until one fails."""
+    """Values are deleted there after the jobs, until one fails."""
     store = Elsewhere(up_count)
     storage = Storage(url, clock, secrets=store)
     jobs = sorted(a_job_with_a_secret(storage) for _ in range(3))
