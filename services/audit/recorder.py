@@ -108,13 +108,15 @@ class Recorder:
 
     def note(self, draft: Draft, is_awaited: bool = False) -> asyncio.Future[None] | None:
         """Queue an entry. The result ends when it has been written, if the mode has the caller wait for that."""
-        if len(self._queue) >= QUEUE_MAX:
-            self._lost_count += 1
-            _LOST.add(1)
-            return None
         written = None
         if self._is_required and is_awaited:
             written = asyncio.get_running_loop().create_future()
+        if len(self._queue) >= QUEUE_MAX:
+            self._lost_count += 1
+            _LOST.add(1)
+            if written is not None:
+                written.set_exception(Unavailable("the call was carried out, and its entry in the audit log is lost"))
+            return written
         self._queue.append(_Waiting(draft, written))
         self._wake.set()
         return written

@@ -113,6 +113,14 @@ async def test_an_answer_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch)
     await recorder.close()
 
 
+async def test_a_call_whose_entry_is_lost_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue may become full between the beginning of a change and its entry."""
+    monkeypatch.setattr(recorders, "QUEUE_MAX", 0)
+    recorder = Recorder(Log(), AuditMode.REQUIRED)
+    with pytest.raises(Unavailable, match="was carried out, and its entry in the audit log is lost"):
+        await recorder.wait(note(recorder, "s/first"))
+
+
 async def test_an_entry_whose_answer_was_lost_is_not_written_twice() -> None:
     """The recorder asks which of its entries are stored before it repeats a write."""
     stored = Log()
