@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from itertools import chain, count
 from pathlib import Path
 
 from peloton.errors import Unavailable
@@ -36,11 +37,11 @@ def put_back(copied: Path, target: Path) -> Path | None:
     new = target.with_name(f"{target.name}.new")
     copy(copied, new)
     if target.exists():
-        replaced = target.with_name(f"{target.name}.replaced")
+        names = chain(["replaced"], (f"replaced-{number}" for number in count(2)))  # the first one is what was lost
+        replaced = next(path for name in names if not (path := target.with_name(f"{target.name}.{name}")).exists())
         for suffix in ("", *SIDE_FILES):
-            before = target.with_name(target.name + suffix)
-            after = replaced.with_name(replaced.name + suffix)
-            after.unlink(missing_ok=True)
+            before, after = (path.with_name(path.name + suffix) for path in (target, replaced))
+            after.unlink(missing_ok=True)  # of a file that was deleted without it
             if before.exists():
                 before.rename(after)
     new.rename(target)

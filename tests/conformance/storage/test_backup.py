@@ -160,3 +160,21 @@ def test_nothing_is_restored_when_a_part_may_not_be(tmp_path: Path) -> None:
         restore(Settings(), stores, tmp_path / "backup", [Part.DATABASE, Part.TEMPORAL], may_replace=False)
 
     assert not file.with_name("peloton.db.replaced").exists()
+
+
+def test_each_replaced_file_is_kept(tmp_path: Path) -> None:
+    """A second restoration, such as of the right backup, leaves what the first one replaced."""
+    file = tmp_path / "peloton.db"
+    url = f"sqlite:///{file}"
+    migrate.upgrade(url)
+    back_up(url, tmp_path / "backup")
+    storage = Storage(url)
+    job_id = world.a_job(storage, 1)
+    storage.close()
+
+    for name in ("replaced", "replaced-2"):
+        assert [f"{file} restored; what it was is peloton.db.{name}"] == bring_back(url, tmp_path / "backup", True)
+
+    first = Storage(f"{url}.replaced")
+    assert first.jobs.get(job_id)
+    first.close()
