@@ -96,8 +96,9 @@ SERVICES: Mapping[str, Mapping[str, Row]] = {
         "GetUsage": _row(READER, _pool("paths")),
     },
     "peloton.api.v0.overview.OverviewService": {
-        **dict.fromkeys(("GetOverview", "GetHostMap", "ListHostEvents", "GetDiagnosis"), _ANY_READER),
-        "GetHostPods": _ALL_READER,
+        **dict.fromkeys(("GetHostMap", "ListHostEvents"), _ANY_READER),
+        "GetOverview": _row(READER, without=FILTERED),
+        **dict.fromkeys(("GetHostPods", "GetDiagnosis"), _ALL_READER),  # they name jobs of all pools
     },
     # pools
     "peloton.api.respool.ResourceManager": {

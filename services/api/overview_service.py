@@ -31,12 +31,15 @@ from peloton.model.respool import pool_paths
 from peloton.model.text import shorten
 from peloton.model.times import NS_PER_S
 from peloton.model.workflow_trouble import FailingActivity, TemporalSnapshot
+from services.access.caller import CALLER
+from services.access.visible import readable_paths
 from services.api.backlog import Bounds
 from services.api.calls import Calls
 from services.api.channels import AsyncLeaderChannels
 from services.api.diagnosis import Diagnosis
 from services.api.forward import RESMGR
 from services.api.lacking_pools import LackingPools
+from services.api.visible_problems import list_visible
 from services.rested import REST_PER_QUESTION, Rested
 from services.storage.overview import Counts, HostPodRow, LeaseRow
 from services.storage.storage import Storage
@@ -127,6 +130,8 @@ class OverviewService:
         found += [problem_to_wire(problems.silent_problem(name, ASK_S)) for name in silent]
         found += reported
         found += [problem for one in answered.values() for problem in one.problems]
+        if (readable := readable_paths(CALLER.get())) is not None:
+            found = await self._calls.run(list_visible, found, readable, self._storage)
         found.sort(key=lambda one: -one.severity)
         left_out = sum(one.problems_left_out for one in answered.values())
         return pb.GetOverviewResponse(

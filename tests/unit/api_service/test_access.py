@@ -19,6 +19,7 @@ from peloton.api.v0.access import access_pb2, access_pb2_grpc
 from peloton.api.v0.history import history_pb2, history_pb2_grpc
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.lookup import lookup_pb2, lookup_pb2_grpc
+from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.table import table_pb2, table_pb2_grpc
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2, admin_svc_pb2_grpc
@@ -35,6 +36,7 @@ from services.access.role_token import RoleToken, TokenTransport
 from services.access.tokens import Tokens
 from services.api.backlog import Bounds
 from services.api.server import start
+from services.api.visible_problems import list_visible
 from services.storage.storage import Storage
 from services.tls.transport import PLAINTEXT
 from tests.simulation.pool_changes import config_of
@@ -320,6 +322,21 @@ async def test_an_empty_path_in_a_list_stands_for_all_pools(cluster: Cluster) ->
         for name, paths in wanted.items()
     }
     assert {**dict.fromkeys(wanted, "PERMISSION_DENIED"), "own": "OK"} == codes
+
+
+async def test_problems_of_jobs_are_those_that_the_caller_may_read(cluster: Cluster, storage: Storage) -> None:
+    """Problems of hosts name jobs, and are for those who may read all."""
+    made = (await cluster.jobs.Create(job(), metadata=cluster.of("ada"))).jobId.value
+    subjects: tuple[tuple[Any, str], ...] = (
+        (overview_pb2.SUBJECT_KIND_JOB, made),
+        (overview_pb2.SUBJECT_KIND_JOB, ""),
+        (overview_pb2.SUBJECT_KIND_POOL, "/eng/maps"),
+        (overview_pb2.SUBJECT_KIND_HOST, "host1"),
+        (overview_pb2.SUBJECT_KIND_ROLE, "resmgr"),
+    )
+    found = [overview_pb2.Problem(subject_kind=kind, subject_id=name) for kind, name in subjects]
+    assert [made, "/eng/maps", "resmgr"] == [one.subject_id for one in list_visible(found, ("/eng",), storage)]
+    assert ["resmgr"] == [one.subject_id for one in list_visible(found, ("/ads",), storage)]
 
 
 async def test_a_watch_shows_only_what_the_caller_may_read(cluster: Cluster) -> None:
