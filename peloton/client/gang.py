@@ -108,7 +108,8 @@ def follow(client: Client, job_id: str, instance: int, path: str, form: str, onc
         try:
             gang = client.gangs.GetGang(request, timeout=CALL_TIMEOUT_S)
         except grpc.RpcError as error:
-            if once or error.code() in PERMANENT:
+            has_none = before is None and error.code() is grpc.StatusCode.UNAUTHENTICATED  # later: a token is replaced
+            if once or has_none or error.code() in PERMANENT:
                 raise
             print(f"gang of job {job_id}: {error.details()}; the call is repeated", file=sys.stderr, flush=True)
             time.sleep(RETRY_S)
