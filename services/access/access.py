@@ -16,8 +16,8 @@ from peloton.access.tokens import PREFIX
 from peloton.errors import PermissionDenied, Unauthenticated
 from services.access.basic import BasicUsers
 from services.access.bindings import Bindings, BindingsFile, grant
-from services.access.caller import ITS_GROUPS, ON_BEHALF_OF
-from services.access.failures import Failures, network_of
+from services.access.caller import CLIENT_ADDRESS, ITS_GROUPS, ON_BEHALF_OF
+from services.access.failures import Failures, network_of, network_of_address
 from services.access.role_token import ROLE_TOKEN
 from services.access.tokens import Tokens
 
@@ -30,7 +30,7 @@ KNOWN_S = 60.0
 """Longest time for which verified credentials are remembered, while no file changes."""
 AUTHORIZATION, USERNAME, PASSWORD = "authorization", "username", "password"
 _PRESENTED = frozenset({AUTHORIZATION, USERNAME, PASSWORD, ON_BEHALF_OF, ITS_GROUPS})
-CREDENTIALS = _PRESENTED | {ROLE_TOKEN}
+CREDENTIALS = _PRESENTED | {ROLE_TOKEN, CLIENT_ADDRESS}
 """Headers that never pass to another process."""
 BEARER = "bearer "
 
@@ -86,8 +86,7 @@ class Access:
         key = self._hash("\0".join((*presented, "", connection)))
         if (known := self._recall(key)) is not None:
             return known
-        # The web pages bring the tokens of many users from one address.
-        peer = "" if certified is not None and certified.kind is CallerKind.ROLE else network_of(context.peer())
+        peer = _find_peer(context, certified, presented)
         self._failures.check(peer)
         versions = self._versions()
         try:
@@ -161,6 +160,18 @@ def read_credentials(metadata: Iterable[tuple[str, str | bytes]] | None) -> tupl
             raise Unauthenticated(f"header {key} is there twice")
         found.append(f"{key}\0{value}")
     return tuple(found)
+
+
+def _find_peer(context: Any, certified: Caller | None, presented: tuple[str, ...]) -> str:
+    """Return whose failures are counted; empty: those of no one. The web pages bring credentials of many users, and
+    name the address of each: only passwords may be found by trying.
+    """
+    if certified is None or certified.kind is not CallerKind.ROLE:
+        return network_of(context.peer())
+    if not any(pair.startswith(f"{USERNAME}\0") for pair in presented):
+        return ""
+    named = next((str(value) for key, value in context.invocation_metadata() if key == CLIENT_ADDRESS), "")
+    return network_of_address(named)
 
 
 def _stand_in(proxy: Caller, presented: dict[str, str]) -> Caller:

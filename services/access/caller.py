@@ -18,6 +18,10 @@ ON_BEHALF_OF, ITS_GROUPS = "peloton-on-behalf-of", "peloton-on-behalf-of-groups"
 """Headers by which a proxy names the user for whom it calls, percent-encoded; groups have commas between."""
 
 
+CLIENT_ADDRESS = "peloton-client-address"
+"""Header by which a role that serves users names the address from which a user calls."""
+
+
 def list_caller_headers() -> tuple[tuple[str, str], ...]:
     """Return the headers by which a forwarded call names the caller of this request."""
     caller = CALLER.get()

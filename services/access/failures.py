@@ -21,10 +21,15 @@ def network_of(peer: str) -> str:
     kind, _, rest = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return kind
+    return network_of_address(rest.rpartition(":")[0].strip("[]").replace("%5B", "").replace("%5D", ""))
+
+
+def network_of_address(text: str) -> str:
+    """Return an address, the /64 network of an IPv6 address, or the beginning of another text."""
     try:
-        address = ipaddress.ip_address(rest.rpartition(":")[0].strip("[]").replace("%5B", "").replace("%5D", ""))
+        address = ipaddress.ip_address(text)
     except ValueError:
-        return rest[:64]
+        return text[:64]
     if address.version == 4:
         return str(address)
     return str(ipaddress.ip_network((address, 64), strict=False))

@@ -15,10 +15,13 @@ import grpc.aio
 from peloton.api.channels import HeadersChannel
 from peloton.api.v0.access import access_pb2 as pb
 from peloton.errors import Unauthenticated
+from services.access.caller import CLIENT_ADDRESS
 
 Headers = tuple[tuple[str, str], ...]
 FORWARDED: ContextVar[Headers] = ContextVar("FORWARDED", default=())
 """Credentials of the user for whom this task calls the api; (): it calls by itself."""
+CLIENT: ContextVar[str] = ContextVar("CLIENT", default="")
+"""Address of the user for whom this task calls the api; empty: it is not known."""
 OPEN_S = 5.0
 """Time in seconds for which the answer whether the cluster asks for credentials is remembered."""
 TIMEOUT_S = 5.0
@@ -66,4 +69,14 @@ class UserChannel(HeadersChannel):
     """Channel whose calls carry the credentials of the user for whom they are made."""
 
     def __init__(self, channel: Any) -> None:
-        super().__init__(channel, FORWARDED.get)
+        super().__init__(channel, _list_headers)
+
+
+def _list_headers() -> Headers:
+    headers, client = FORWARDED.get(), CLIENT.get()
+    return (*headers, (CLIENT_ADDRESS, client)) if headers and client else headers
+
+
+def note_client(scope: Mapping[str, Any]) -> None:
+    """Set CLIENT to the address of the client of an HTTP request."""
+    CLIENT.set(str((scope.get("client") or ("",))[0])[:64])

@@ -21,7 +21,7 @@ from thriftpy2.thrift import TApplicationException
 from peloton.api.v0.access import access_pb2
 from peloton.errors import PelotonError, Unauthenticated
 from peloton.model.text import quote
-from services.access.forwarded import FORWARDED, OpenCluster, credentials_in
+from services.access.forwarded import FORWARDED, OpenCluster, credentials_in, note_client
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.bounds import VALUE_BYTES
 from services.aurorabridge.envelopes import (
@@ -242,6 +242,7 @@ class Callers:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] != HEALTH_PATH:
+            note_client(scope)
             try:
                 FORWARDED.set(credentials_in(Headers(scope=scope)))
                 if self._backend.proves_role:

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from peloton.access.caller import CallerKind
 from peloton.api.v0.access import access_pb2 as pb
 from peloton.errors import PelotonError
-from services.access.forwarded import FORWARDED, OpenCluster, credentials_in
+from services.access.forwarded import FORWARDED, OpenCluster, credentials_in, note_client
 from services.web.api import Api
 from services.web.faults import Refusal, refusal_of
 from services.web.oidc import Flow, OidcClient, claims_of
@@ -203,6 +203,7 @@ class Viewers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
             request = HTTPConnection(scope)
+            note_client(scope)
             try:
                 viewer = self._sign_in.find_viewer(request)
                 set_viewer(request, viewer)

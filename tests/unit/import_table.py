@@ -299,7 +299,7 @@ MAY: dict[str, May] = {
         ("peloton.access", "peloton.api", *_READS_FILES, "peloton.model", "services.grpc_handlers", "peloton.ports"),
         ("google", "yaml"),
     ),
-    "services.access.forwarded": May(("peloton.api", "peloton.errors"), ("grpc",)),
+    "services.access.forwarded": May(("peloton.api", "peloton.errors", "services.access.caller"), ("grpc",)),
     "services.access.role_token": May(
         ("peloton.api.channels", "peloton.errors", "services.access.files", "services.tls.transport"), ("grpc",)
     ),

@@ -235,6 +235,18 @@ async def test_programs_bring_credentials_of_their_own(pages: Pages) -> None:
     assert 401 == (await pages.call(LOCK, {"authorization": "Basic %"}))[0]
 
 
+async def test_passwords_cannot_be_tried_by_way_of_the_pages(pages: Pages) -> None:
+    """Failures count for the address of the viewer, and a token of another viewer there is taken meanwhile."""
+
+    async def call(authorization: str) -> int:
+        return (await pages.call(LOCKS, {"authorization": authorization}))[0]
+
+    codes = [await call(f"Basic {b64encode(f'ada:{number}'.encode()).decode()}") for number in range(40)]
+    assert [401] * 20 == codes[:20]
+    assert 429 in codes[20:]
+    assert 200 == await call(f"Bearer {pages.tokens['ada']}")
+
+
 async def test_clients_of_aurora_bring_credentials(pages: Pages) -> None:
     """The bridge asks for credentials where the api does, and takes no invalid ones."""
     codes = []
