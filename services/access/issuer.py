@@ -22,7 +22,9 @@ Fetch = Callable[[str], bytes]
 """Address -> document, of at most DOCUMENT_BYTES_MAX. Raises OSError, ValueError."""
 
 
-class _NoRedirects(HTTPRedirectHandler):
+class NoRedirects(HTTPRedirectHandler):
+    """Handler that follows no redirect, which might lead to any address."""
+
     def redirect_request(self, *args: object, **named: object) -> Request | None:
         return None
 
@@ -33,7 +35,7 @@ def _context(ca_file: str) -> ssl.SSLContext:
 
 def make_fetch(ca_file: str = "") -> Fetch:
     """Return what fetches documents. ``ca_file``: authorities of the issuer; empty: those of the system."""
-    opener = build_opener(_NoRedirects, HTTPSHandler(context=_context(ca_file)))
+    opener = build_opener(NoRedirects, HTTPSHandler(context=_context(ca_file)))
 
     def fetch(address: str) -> bytes:
         check_address(address)
@@ -59,10 +61,10 @@ def check_address(address: str) -> None:
 
 def read_keys(issuer: str, fetch: Fetch) -> Mapping[str, jwt.PyJWK]:
     """Return the public signing keys of an issuer by their ids. Raises OSError, ValueError."""
-    discovery = _parse(fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration"))
+    discovery = parse_document(fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration"))
     if discovery.get("issuer") != issuer:
         raise ValueError(f"the issuer at {issuer} calls itself {str(discovery.get('issuer'))[:200]}")
-    rows = _parse(fetch(str(discovery.get("jwks_uri", "")))).get("keys")
+    rows = parse_document(fetch(str(discovery.get("jwks_uri", "")))).get("keys")
     if not isinstance(rows, list) or not 0 < len(rows) <= KEYS_MAX:
         raise ValueError(f"{issuer} has no list of 1 to {KEYS_MAX} keys")
     found = {}
@@ -79,7 +81,8 @@ def read_keys(issuer: str, fetch: Fetch) -> Mapping[str, jwt.PyJWK]:
     return found
 
 
-def _parse(document: bytes) -> dict[str, object]:
+def parse_document(document: bytes) -> dict[str, object]:
+    """Return the JSON object of an issuer. Raises ValueError."""
     try:
         parsed = json.loads(document)
     except RecursionError:

@@ -56,6 +56,8 @@ class OidcClient:
 
     def finish(self, flow: Flow, code: str, callback: str) -> str:
         """Exchange the code for the token of the viewer."""
+        from services.access.issuer import NoRedirects, parse_document
+
         fields = {
             "grant_type": "authorization_code",
             "code": code,
@@ -71,8 +73,9 @@ class OidcClient:
         try:
             authorities = read_bounded(self.ca_file) if self.ca_file else None
             context = ssl.create_default_context(cadata=authorities)
-            with build_opener(HTTPSHandler(context=context)).open(request, timeout=TIMEOUT_S) as response:
-                token = json.loads(response.read(DOCUMENT_BYTES_MAX)).get("id_token", "")
+            opener = build_opener(NoRedirects, HTTPSHandler(context=context))  # one would get the secret and the code
+            with opener.open(request, timeout=TIMEOUT_S) as response:
+                token = parse_document(response.read(DOCUMENT_BYTES_MAX)).get("id_token", "")
         except HTTPError as error:
             raise Unauthenticated(f"{self.issuer} refuses the code: HTTP status {error.code}") from None
         except (OSError, ValueError) as error:
@@ -82,11 +85,11 @@ class OidcClient:
         return token
 
     def _endpoint(self, name: str) -> str:
-        from services.access.issuer import check_address, make_fetch
+        from services.access.issuer import check_address, make_fetch, parse_document
 
         try:
             document = make_fetch(self.ca_file)(f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
-            address = str(json.loads(document).get(name, ""))
+            address = str(parse_document(document).get(name, ""))
             check_address(address)
         except (OSError, ValueError) as error:
             raise Unavailable(f"{self.issuer} does not answer: {error}") from None

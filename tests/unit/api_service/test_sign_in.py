@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from peloton.access.caller import CallerKind
 from peloton.access.tokens import RANDOM_BYTES, make_token
+from peloton.errors import PelotonError
 from services.access.access import Access, Authenticators
 from services.access.bindings import BindingsFile
 from services.access.compose import find_certified
@@ -308,7 +309,14 @@ def test_the_code_is_exchanged_with_its_verifier() -> None:
 
         def do_POST(self) -> None:
             posted.append(parse_qs(self.rfile.read(int(self.headers["content-length"])).decode()))
-            self._answer({"id_token": sign("other" if len(posted) > 1 else nonce)})
+            if posted[-1]["code"] == ["odd"]:
+                self._answer(["no object"])
+            elif posted[-1]["code"] == ["moved"]:
+                self.send_response(302)
+                self.send_header("location", f"http://127.0.0.1:{server.server_port}/elsewhere")
+                self.end_headers()
+            else:
+                self._answer({"id_token": sign("other" if len(posted) > 1 else nonce)})
 
         def _answer(self, value: object) -> None:
             self.send_response(200)
@@ -329,8 +337,9 @@ def test_the_code_is_exchanged_with_its_verifier() -> None:
         )  # fmt: skip
         assert client.finish(flow, "c", "http://web/sign-in/callback").count(".") == 2
         assert ([flow.verifier], ["c"]) == (posted[0]["code_verifier"], posted[0]["code"])
-        with pytest.raises(Exception, match="another sign-in"):
-            client.finish(flow, "c", "http://web/sign-in/callback")
+        for code, fault in (("c", "another sign-in"), ("moved", "HTTP status 302"), ("odd", "no JSON object")):
+            with pytest.raises(PelotonError, match=fault):
+                client.finish(flow, code, "http://web/sign-in/callback")
     finally:
         server.shutdown()
         thread.join()
