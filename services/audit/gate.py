@@ -132,7 +132,8 @@ class _Audited:
             return
         code, text = _failure(error, context)
         draft = replace(self._draft(code, request, context), reason=clean(text, REASON_CHARS_MAX), digest=digest)
-        self._recorder.note(draft)
+        is_unknown = isinstance(error, Unauthenticated) and CALLER.get().is_anonymous
+        (self._recorder.note_unidentified if is_unknown else self._recorder.note)(draft)
 
     def _draft(self, result: str, request: Any, context: Any, made: str = "") -> Draft:
         caller = CALLER.get()

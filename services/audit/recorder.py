@@ -148,9 +148,9 @@ class Recorder:
         """Return an entry of now, without caller and object."""
         return Draft(self._clock_ns(), self._writer, 0, clean(method), clean(result))
 
-    def _note_itself(self, note: Note, result: str) -> None:
+    def _note_itself(self, note: Note, result: str, is_first: bool = False) -> None:
         draft = replace(self.draft(note, result), caller="peloton", kind=CallerKind.ROLE)
-        self._queue.append(_Waiting(draft, None))
+        (self._queue.appendleft if is_first else self._queue.append)(_Waiting(draft, None))
         self._wake.set()
 
     async def _run(self) -> None:
@@ -167,7 +167,7 @@ class Recorder:
     def _take(self) -> list[_Waiting]:
         """Take a batch off the queue and number its entries."""
         if self._lost_count:
-            self._note_itself(Note.LOST, str(self._lost_count))
+            self._note_itself(Note.LOST, str(self._lost_count), is_first=True)  # that it has stopped is the last entry
             self._lost_count = 0
         batch: list[_Waiting] = []
         while self._queue and len(batch) < BATCH_MAX:

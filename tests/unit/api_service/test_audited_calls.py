@@ -18,10 +18,11 @@ from peloton.api.v0.audit import audit_pb2, audit_pb2_grpc
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2, admin_svc_pb2_grpc
-from services.access.access import Access, Authenticators
+from services.access.access import Access, Authenticators, anonymous_with
 from services.access.bindings import BindingsFile
 from services.access.tokens import Tokens
 from services.api.server import ApiServer, start
+from services.audit import recorder
 from services.audit.recorder import AuditMode, Recorder
 from services.storage.audit.audit_log import AuditFilter
 from services.storage.storage import Storage
@@ -117,6 +118,22 @@ async def test_invalid_credentials_are_noted_without_them(cluster: Cluster) -> N
     drafts = await cluster.drafts()
     assert [("", "UNAUTHENTICATED")] * 2 == [(draft.caller, draft.result) for draft in drafts]
     assert "canary" not in str(drafts)
+
+
+async def test_refusals_of_anonymous_callers_do_not_fill_the_log(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of entries is bounded where anonymous callers have a role, too; the others are counted."""
+    monkeypatch.setattr(recorder, "UNIDENTIFIED_PER_S", 1)
+    access = Access(Authenticators(anonymous=anonymous_with("reader")))
+    server = await start(
+        storage, RecordedWakes(), lambda _: None, "127.0.0.1:0", OneSandbox(),
+        access=access, recorder=Recorder(storage.audit, AuditMode.REQUIRED, clock_ns=lambda: 10**9),
+    )  # fmt: skip
+    cluster = Cluster(storage, server, {})
+    assert ["UNAUTHENTICATED"] * 5 == [(await code_of(cluster.jobs.Create(job())))[0] for _ in range(5)]
+    assert [CREATE] == [draft.method for draft in await cluster.drafts()]
+    await cluster.channel.close()
 
 
 async def test_secrets_are_not_in_the_digest(cluster: Cluster) -> None:
