@@ -13,8 +13,13 @@ NO_POOL = frozenset({"-"})
 
 
 def readable_paths(caller: Caller) -> tuple[str, ...] | None:
-    """Return the highest pools that the caller may read; None: all."""
-    if caller.kind is CallerKind.ROLE or caller.methods is not None or caller.has(Role.READER, CLUSTER):
+    """Return the highest pools that the caller may read; None: all.
+
+    A list of methods counts in all pools. A caller with roles as well may owe a call to either: its roles say what it sees.
+    """
+    if caller.kind is CallerKind.ROLE or caller.has(Role.READER, CLUSTER):
+        return None
+    if caller.methods is not None and ("*" in caller.methods.accept or not caller.has_anywhere(Role.READER)):
         return None
     return caller.pools_with(Role.READER)
 

@@ -12,6 +12,7 @@ from peloton.access.rules import MethodRule, Needs
 from peloton.access.table import RULES
 from services.access.bindings import grant, parse_bindings
 from services.access.caller import CERTIFICATE
+from services.access.visible import readable_paths
 
 STOP = RULES["peloton.api.job.JobManager/Stop"]
 DRAIN = RULES["peloton.api.v0.maintenance.MaintenanceService/Start"]
@@ -136,3 +137,11 @@ def test_a_common_name_of_a_certificate_is_no_subject() -> None:
 
     assert [False, False, False] == [has_role(name) for name in ("user:ann", "group:g", "ann")]
     assert [True, False] == [has_role(name) for name in ("spiffe://d/a/b", "spiffe://d/b")]
+
+
+def test_a_list_of_methods_shows_no_pools_that_roles_would_not() -> None:
+    """A call that the list does not accept is allowed by a role, and shows its pools."""
+    some, all_methods = MethodList("r", ("peloton.api.job.JobManager/Get",)), MethodList("r", ("*",))
+    on_eng = Grant(Role.READER, "/eng")
+    assert ("/eng",) == readable_paths(user(on_eng, methods=some))
+    assert [None, None] == [readable_paths(user(methods=some)), readable_paths(user(on_eng, methods=all_methods))]
