@@ -215,7 +215,7 @@ async def test_a_leader_frozen_during_its_election_does_not_lead(
     monkeypatch.setattr(world.storage.leases, "epoch", freeze)
     while not first._client.connected:
         await asyncio.sleep(0.01)
-    assert 0 == await asyncio.to_thread(first_try, lambda: None)
+    assert 0 == await asyncio.to_thread(first_try, lambda _: None)
     assert frozen.is_set()
     assert (0, 1) == (first.fence.epoch, second.fence.epoch)
 
