@@ -15,8 +15,7 @@ NO_POOL = frozenset({"-"})
 def readable_paths(caller: Caller) -> tuple[str, ...] | None:
     """Return the highest pools that the caller may read; None: all.
 
-    A list of methods counts in all pools. A caller with roles as well may owe a call to either: its roles say what it
-    sees.
+    A list of methods counts in all pools. A caller with roles as well sees their pools, since they may allow the call.
     """
     if caller.kind is CallerKind.ROLE or caller.has(Role.READER, CLUSTER):
         return None
