@@ -76,12 +76,13 @@ def check_exposure(settings: Settings, roles: Collection[str]) -> None:
         raise InvalidSettings(
             f"{PREFIX}TLS_CERT_FILE must be set for role {serving[0]}: {where}; want a certificate, {escape}"
         )
-    open_to_all = FOR_CLIENTS & set(serving) - ({"api"} if asks_for_tokens(settings) else set())
+    asking = ({"api"} if asks_for_tokens(settings) else set()) | ({"web"} if signs_viewers_in(settings) else set())
+    open_to_all = FOR_CLIENTS & set(serving) - asking
     if open_to_all and not authenticates_clients(settings):
         raise InvalidSettings(
             f"{PREFIX}TLS_CLIENTS={settings.tls_clients} leaves role {min(open_to_all)} without "
             f"credentials of clients: {where}; want {PREFIX}TLS_CLIENTS={REQUIRED}, a file of tokens or users, "
-            f"{escape}"
+            f"an issuer, {escape}"
         )
 
 
@@ -104,6 +105,11 @@ def asks_for_tokens(settings: Settings) -> bool:
     """Report whether the api asks clients without a certificate for other credentials."""
     proves = settings.auth_tokens_file or settings.auth_basic_file or settings.auth_oidc_issuer
     return bool(proves) and settings.auth_anonymous in ("", "none")
+
+
+def signs_viewers_in(settings: Settings) -> bool:
+    """Report whether the pages have an issuer at which viewers sign in; without it they may paste tokens."""
+    return bool(settings.auth_oidc_issuer)
 
 
 def is_loopback(host: str) -> bool:

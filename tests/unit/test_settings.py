@@ -181,6 +181,8 @@ def test_other_machines_are_served_with_tls_and_credentials(host: str) -> None:
 
     for allowed in (["worker"], given), (["api", "web", "hostmgr"], tls), (["resmgr", "hostmgr"], without):
         assert host == load_for(*allowed).host
+    issuer = without | {"PELOTON_AUTH_OIDC_ISSUER": "https://id.example.com", "PELOTON_AUTH_OIDC_AUDIENCE": "peloton"}
+    assert host == load_for(["api", "web"], issuer).host
     assert host == load_for(["api"], given | {"PELOTON_INSECURE": "true"}).host
 
 

@@ -36,6 +36,7 @@ READERS = {
     "role_settings.py:check_metrics_exposure": {*ROLES},
     "role_settings.py:authenticates_clients": {*ROLES},
     "role_settings.py:asks_for_tokens": {"api"},
+    "role_settings.py:signs_viewers_in": {"web"},
     "runtime.py:_run": {*SERVERS, "web", "aurorabridge"},
     "runtime.py:_run_roles": SERVERS,
     "runtime.py:_policies_of": SERVERS,
