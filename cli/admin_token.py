@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from cli.terminal import echo
 from peloton.access.caller import CallerKind
 from peloton.access.tokens import KINDS, RANDOM_BYTES, TokenRow, make_token, parse_rows
 from peloton.errors import InvalidArgument
-from peloton.files import read_text_file
+from peloton.files import read_text_file, write_private_file
 
 FILE_BYTES_MAX = 4 * 2**20
 NAME_CHARS_MAX = 200
@@ -128,12 +127,8 @@ def _read_lines(path: Path) -> list[str]:
 def _change(path: Path, change: Callable[[list[str]], list[str]]) -> None:
     """Replace the file by one with changed lines, readable by the user alone. Raises Failed."""
     lines = change(_read_lines(path))
-    part = path.with_name(f"{path.name}.part")
     try:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        part.unlink(missing_ok=True)
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-            file.write("".join(f"{line}\n" for line in lines))
-        part.replace(path)
+        write_private_file(path, "".join(f"{line}\n" for line in lines).encode(), mode=mode)
     except OSError as error:
         raise Failed(f"{path} cannot be written: {error.strerror}") from error

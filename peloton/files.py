@@ -1,4 +1,4 @@
-"""Bounded reads of files that users and administrators name.
+"""Bounded reads of files that users and administrators name, and writes of files for their owner alone.
 
 A name may be that of a device, a pipe without an end, or a file of any size: each read has a limit in bytes, and one in
 seconds where the file is a pipe or a device.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import stat
+import tempfile
 import time
 from pathlib import Path
 from typing import BinaryIO
@@ -21,6 +22,8 @@ PIPE_S = 30.0
 TEXT_BYTES_MAX = 2**20
 """Limit of files of settings, credentials and certificates."""
 _CHUNK_BYTES = 2**20
+Stamp = tuple[int, int, int]
+"""Inode, time of modification in ns, and size: they change with the content of a file, or with the file itself."""
 
 
 class FileTooLarge(InvalidArgument):
@@ -74,6 +77,33 @@ def read_private_file(path: Path | str, what: str, bytes_max: int = TEXT_BYTES_M
         return _read(descriptor, path, what, bytes_max, PIPE_S)
     finally:
         os.close(descriptor)
+
+
+def read_stamp(path: Path | str) -> Stamp:
+    """Return what changes when a file, or the target of its link, is replaced or written. Raises OSError."""
+    found = os.stat(path)
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def write_private_file(path: Path, content: bytes, *, is_new: bool = False, mode: int = 0o600) -> None:
+    """Write a file that only this user may access, at once or not at all. Raises OSError.
+
+    ``is_new``: raises FileExistsError where the file exists, which is replaced otherwise.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if is_new:
+            os.link(part, path)
+        else:
+            part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def read_stream(stream: BinaryIO, what: str, bytes_max: int) -> bytes:

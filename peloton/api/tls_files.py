@@ -7,11 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from peloton.errors import InvalidArgument
-from peloton.files import read_file
+from peloton.files import Stamp, read_file, read_stamp
 
 Say = Callable[[str, bool], None]
 """Takes a sentence about changed files, and whether it is of a fault."""
@@ -84,13 +83,12 @@ class ReloadingFiles:
             self._say(f"TLS files have changed and are in use: {', '.join(self._paths.given)}", False)
 
 
-def _stamps(paths: TlsPaths) -> list[tuple[int, int, int]]:
-    """Return what changes when a file or the target of its link is replaced. Raises OSError."""
-    stats = [Path(path).stat() for path in paths.given]
-    return [(one.st_ino, one.st_mtime_ns, one.st_size) for one in stats]
+def _stamps(paths: TlsPaths) -> list[Stamp]:
+    """Raises OSError."""
+    return [read_stamp(path) for path in paths.given]
 
 
-def _read(paths: TlsPaths) -> tuple[list[tuple[int, int, int]], Pem]:
+def _read(paths: TlsPaths) -> tuple[list[Stamp], Pem]:
     """Read and check the files. Raises InvalidArgument naming the file."""
     try:
         before = _stamps(paths)

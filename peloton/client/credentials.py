@@ -12,7 +12,7 @@ from pathlib import Path
 
 from peloton.client.tls import cluster_file
 from peloton.errors import InvalidArgument
-from peloton.files import read_file
+from peloton.files import Stamp, read_file, read_stamp, write_private_file
 
 TOKEN_CHARS_MAX = 16 * 1024
 TOKEN, TOKEN_FILE = "PELOTON_TOKEN", "PELOTON_TOKEN_FILE"
@@ -55,13 +55,12 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._read: tuple[tuple[int, int, int], Headers] | None = None
+        self._read: tuple[Stamp, Headers] | None = None
 
     def headers(self) -> Headers:
         """Return the headers of a call. Raises InvalidArgument for a file that cannot be read or has no token."""
         try:
-            found = self._path.stat()
-            stamp = found.st_ino, found.st_size, found.st_mtime_ns
+            stamp = read_stamp(self._path)
             if self._read is None or self._read[0] != stamp:
                 content = read_file(self._path, "token file", TOKEN_CHARS_MAX + 2)
                 self._read = stamp, _bearer(check_token(content.decode("ascii", "replace").strip(), str(self._path)))
@@ -106,10 +105,5 @@ def store_token(address: str, token: str) -> Path:
     """Write the file with the token, readable by the user alone, and return its path. Raises OSError."""
     path = credentials_file(address)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.unlink(missing_ok=True)
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(f"{token}\n")
-    part.replace(path)
+    write_private_file(path, f"{token}\n".encode("ascii"))
     return path

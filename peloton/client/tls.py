@@ -15,7 +15,7 @@ from pathlib import Path
 from peloton.api.channels import PlainChannels, TlsChannels
 from peloton.api.tls_files import ReloadingFiles, TlsPaths
 from peloton.errors import InvalidArgument
-from peloton.files import read_file
+from peloton.files import read_file, write_private_file
 
 PREFIX = "PELOTON_API_"
 CLUSTER_FILE_BYTES_MAX = 64 << 10
@@ -72,10 +72,7 @@ def write_cluster(address: str, tls: Tls) -> Path:
     path = cluster_file(address)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lines = [f"{field.name} = {_quote(value)}\n" for field in fields(Tls) if (value := getattr(tls, field.name))]
-    part = path.with_name(f"{path.name}.part")
-    part.touch(mode=0o600)
-    part.write_text("".join(lines), encoding="utf-8")
-    part.replace(path)
+    write_private_file(path, "".join(lines).encode())
     return path
 
 

@@ -26,9 +26,11 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NoReturn
 
+from peloton.files import write_private_file
 from peloton.integrations.futures_worker import keep_alive
 
 KEY_FILE = "PELOTON_LAUNCH_KEY_FILE"
@@ -80,15 +82,8 @@ def read_key() -> bytes:
     path = Path(os.environ[KEY_FILE])
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        drawn = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-        with os.fdopen(os.open(drawn, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
-        try:
-            os.link(drawn, path)
-        except FileExistsError:
-            pass  # another member was first
-        finally:
-            drawn.unlink()
+        with suppress(FileExistsError):  # another member was first
+            write_private_file(path, secrets.token_hex(32).encode(), is_new=True)
     return path.read_bytes()
 
 

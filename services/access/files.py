@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from peloton.errors import InvalidArgument, InvalidSettings
-from peloton.files import read_file
+from peloton.files import Stamp, read_file, read_stamp
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +18,6 @@ CHECK_S = 1.0
 """Longest time in seconds until a changed file is read."""
 
 T = TypeVar("T")
-_Stamp = tuple[int, int, int]
 
 
 class WatchedFile(Generic[T]):
@@ -34,7 +32,7 @@ class WatchedFile(Generic[T]):
     ) -> None:
         self._path, self._what, self._parse, self._clock_s = path, what, parse, clock_s
         self._checked_s = clock_s()
-        self._stamp = self._stat()
+        self._stamp = self._read_stamp()
         self.version = 1
         try:
             self._content = parse(read_bounded(path))
@@ -46,18 +44,17 @@ class WatchedFile(Generic[T]):
         now_s = self._clock_s()
         if now_s - self._checked_s >= CHECK_S:
             self._checked_s = now_s
-            stamp = self._stat()
+            stamp = self._read_stamp()
             if stamp != self._stamp:
                 self._stamp = stamp
                 self._reload()
         return self._content
 
-    def _stat(self) -> _Stamp | None:
+    def _read_stamp(self) -> Stamp | None:
         try:
-            found = os.stat(self._path)
+            return read_stamp(self._path)
         except OSError:
             return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def _reload(self) -> None:
         try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import binascii
 import json
-import os
 import re
 import secrets
 import threading
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.extras import require_extra
-from peloton.files import read_private_file
+from peloton.files import Stamp, read_private_file, read_stamp, write_private_file
 from peloton.model.text import quote
 
 if TYPE_CHECKING:
@@ -146,19 +145,7 @@ def write_keyring(path: Path, keyring: Keyring, is_new: bool = False) -> None:
     """Write a keyring that only this user may read, at once or not at all. Raises OSError."""
     keys = {key_id: b64encode(key).decode() for key_id, key in keyring.keys.items()}
     content = json.dumps({"active": keyring.active, "keys": keys}, indent=2) + "\n"
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if is_new:
-            os.link(part, path)  # fails where the file exists
-        else:
-            part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_private_file(path, content.encode(), is_new=is_new)
 
 
 class KeyringFile:
@@ -192,9 +179,8 @@ class KeyringFile:
             self._keyring = read_keyring(self._path)
             self._seen = stamp
 
-    def _stamp(self) -> tuple[int, int, int]:
+    def _stamp(self) -> Stamp | None:
         try:
-            found = os.stat(self._path)
+            return read_stamp(self._path)
         except OSError:
-            return (0, 0, 0)
-        return found.st_ino, found.st_mtime_ns, found.st_size
+            return None

@@ -6,7 +6,6 @@ It issues certificates with SPIFFE ids for roles and for people. Keys are readab
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from peloton.files import read_file
+from peloton.files import read_file, write_private_file
 from services.tls.peer import spiffe_id_of_role
 
 AUTHORITY_VALID = timedelta(days=3650)
@@ -78,8 +77,10 @@ class LocalAuthority:
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         issued = IssuedFiles(self.folder / f"{name}.pem", self.folder / f"{name}.key")
-        _write(issued.key, _pem_of(key))
-        _write(issued.cert, builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        write_private_file(issued.key, _pem_of(key))
+        write_private_file(
+            issued.cert, builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        )
         return issued
 
     def write_browser_file(self, issued: IssuedFiles) -> Path:
@@ -89,7 +90,7 @@ class LocalAuthority:
         certificate = x509.load_pem_x509_certificate(read_file(issued.cert, "certificate"))
         name, plain = issued.cert.stem.encode(), serialization.NoEncryption()
         content = pkcs12.serialize_key_and_certificates(name, key, certificate, [self._certificate], plain)
-        _write(issued.cert.with_suffix(".p12"), content)
+        write_private_file(issued.cert.with_suffix(".p12"), content)
         return issued.cert.with_suffix(".p12")
 
     def _make(self) -> None:
@@ -105,8 +106,8 @@ class LocalAuthority:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .sign(key, hashes.SHA256())
         )
-        _write(self._key_file, _pem_of(key))
-        _write(self.ca_file, certificate.public_bytes(serialization.Encoding.PEM))
+        write_private_file(self._key_file, _pem_of(key))
+        write_private_file(self.ca_file, certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def _subject(name: str) -> x509.Name:
@@ -139,11 +140,3 @@ def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace the file at once: a reader sees the old content or the new one."""
-    part = path.with_name(f"{path.name}.part")
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-    part.replace(path)

@@ -107,7 +107,9 @@ MAY: dict[str, May] = {
     "peloton.integrations.spark_submit": May(("peloton.integrations.spark",)),
     "peloton.integrations.spark": May(),
     "peloton.api": May(("peloton.model", "peloton.errors", "peloton.files"), ("google", "grpc", "grpc_tools", "yaml")),
-    "peloton.integrations.launch_agent": May(("peloton.api", "peloton.client", "peloton.integrations.futures_worker")),
+    "peloton.integrations.launch_agent": May(
+        ("peloton.api", "peloton.client", "peloton.files", "peloton.integrations.futures_worker")
+    ),
     # The shell, driven by Temporal.
     "workflows": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "activities"), ("temporalio",)),
     "activities": May(("peloton.model", "peloton.errors", "peloton.lifecycle", "peloton.ports"), ("temporalio",)),

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from peloton.errors import InvalidArgument
-from peloton.files import FileTooLarge, read_file, read_private_file, read_stream, read_text_file
+from peloton.files import (
+    FileTooLarge,
+    read_file,
+    read_private_file,
+    read_stamp,
+    read_stream,
+    read_text_file,
+    write_private_file,
+)
 
 
 def test_a_file_up_to_the_limit_is_read(tmp_path: Path) -> None:
@@ -76,3 +84,19 @@ def test_faults_of_the_system_and_of_the_text(tmp_path: Path) -> None:
     name.write_bytes(b"xx")
     with pytest.raises(InvalidArgument, match=r"file .*x1b\[31m has more"):
         read_file(name, "file", 1)
+
+
+def test_a_private_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """It is for its owner alone, replaces another one at once, and leaves no part behind, also where it must be new."""
+    path = tmp_path / "key"
+    write_private_file(path, b"one", is_new=True)
+    stamp = read_stamp(path)
+    with pytest.raises(FileExistsError):
+        write_private_file(path, b"two", is_new=True)
+    assert (b"one", 0o600, stamp) == (path.read_bytes(), path.stat().st_mode & 0o777, read_stamp(path))
+
+    write_private_file(path, b"three", mode=0o640)
+
+    assert (b"three", 0o640) == (path.read_bytes(), path.stat().st_mode & 0o777)
+    assert stamp != read_stamp(path)
+    assert [path] == list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from peloton.errors import InvalidArgument
-from peloton.files import read_authorities, read_file
+from peloton.files import read_authorities, read_file, read_stamp
 from services.hostmgr.kubernetes.apiserver.credentials import Credential, Plugin, TokenFile, source_of
 from services.hostmgr.kubernetes.apiserver.kubeconfig import ClusterEntry, UserEntry, fault_of_address, read_kubeconfig
 from services.hostmgr.kubernetes.settings import IN_CLUSTER
@@ -56,7 +56,7 @@ class Access:
             return None
         written = self._source.credential(renew=False)
         with self._lock:
-            made_from = (*map(_version, self._files()), written.certificate)
+            made_from = (*map(read_stamp, self._files()), written.certificate)
             if self._context is None or made_from != self._made_from:
                 self._context = self._make(written)
                 self._made_from = made_from
@@ -113,12 +113,6 @@ class Access:
             return b""
         certificate = user.certificate_data or read_file(user.certificate_file, "client-certificate")
         return certificate + b"\n" + (user.key_data or read_file(user.key_file, "client-key"))
-
-
-def _version(path: str) -> tuple[int, int, int]:
-    """Return the version of a file's content."""
-    status = os.stat(path)
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _load(context: ssl.SSLContext, pem: bytes) -> None:
