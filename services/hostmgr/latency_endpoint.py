@@ -15,13 +15,14 @@ import threading
 import time
 from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from peloton.errors import InvalidArgument, ResourceExhausted
 from peloton.lifecycle.latency import BOUND_MAX_MS
 from peloton.model.advice import PodLatency
 from peloton.model.ids import PodId, PodName, parse_job_id
+from services.bounded_http import BoundedHttpServer
 from services.hostmgr.latency_reports import LatencyReports
 
 log = logging.getLogger(__name__)
@@ -176,8 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
         log.debug(format, *args)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Server(BoundedHttpServer):
     request_queue_size = 128
 
     def __init__(
@@ -187,37 +187,13 @@ class _Server(ThreadingHTTPServer):
         request_s_max: float,
         context: ssl.SSLContext | None,
     ) -> None:
-        self.reports, self.request_s_max, self._context = reports, request_s_max, context
-        self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
-        super().__init__(address, _Handler)
+        self.reports, self.request_s_max, self._has_tls = reports, request_s_max, context is not None
+        super().__init__(address, _Handler, CONNECTIONS_MAX, context)
 
-    def get_request(self) -> tuple[socket.socket, Any]:
-        request, client_address = super().get_request()
-        if self._context is not None:  # the handshake comes with the first read, in the thread of the connection
-            request = self._context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
-        return request, client_address
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
-            if self._context is None:
-                request.settimeout(BUSY_S)
-                request.sendall(BUSY)
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:  # no thread could be started
-            self._free.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        log.debug("connection of a report from %s closed early", client_address, exc_info=True)
+    def refuse(self, request: Any) -> None:
+        if not self._has_tls:
+            request.settimeout(BUSY_S)
+            request.sendall(BUSY)
 
 
 class LatencyEndpoint:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-import socket
 import ssl
 import threading
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from peloton.errors import InvalidSettings
+from services.bounded_http import BoundedHttpServer
 
 log = logging.getLogger(__name__)
 
@@ -48,38 +48,10 @@ class _Handler(BaseHTTPRequestHandler):
         log.debug(format, *args)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
+class _Server(BoundedHttpServer):
     def __init__(self, address: tuple[str, int], expose: Callable[[], bytes], context: ssl.SSLContext | None) -> None:
-        self.expose, self.collecting, self._context = expose, threading.Lock(), context
-        self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
-        super().__init__(address, _Handler)
-
-    def get_request(self) -> tuple[socket.socket, Any]:
-        request, client_address = super().get_request()
-        if self._context is not None:  # the handshake comes with the first read, in the thread of the connection
-            request = self._context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
-        return request, client_address
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:  # no thread could be started
-            self._free.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        log.debug("connection from %s to the metrics ended early", client_address, exc_info=True)
+        self.expose, self.collecting = expose, threading.Lock()
+        super().__init__(address, _Handler, CONNECTIONS_MAX, context)
 
 
 def serve(host: str, port: int, expose: Callable[[], bytes], context: ssl.SSLContext | None = None) -> int:

@@ -182,7 +182,10 @@ MAY: dict[str, May] = {
     "services.leading": May((*_MEASURES, "peloton.errors", "services.election.port"), ("opentelemetry",)),
     "services.log_lines": May(("peloton.model.text",)),
     "services.telemetry": May(
-        ("peloton.errors", "peloton.model.text", "services.log_lines", "services.settings", "services.tls"),
+        (
+            *("peloton.errors", "peloton.model.text", "services.bounded_http", "services.log_lines"),
+            *("services.settings", "services.tls"),
+        ),
         ("opentelemetry",),
     ),
     "services.telemetry.workflow_traces": May((), ("opentelemetry", "temporalio")),
@@ -191,6 +194,7 @@ MAY: dict[str, May] = {
     ),
     "services.telemetry.calls": May(("services.grpc_handlers", "services.telemetry"), ("grpc",)),
     "services.rested": May(),
+    "services.bounded_http": May(),
     "services.ticks": May(("peloton.lifecycle.liveness",)),
     "services.health_file": May(("peloton.files",)),
     "services.healthcheck": May(("services.health_file",)),
@@ -354,6 +358,7 @@ MAY: dict[str, May] = {
             *_STORED,
             *_SERVES,
             "peloton.hosts",
+            "services.bounded_http",
             "services.rested",
             "services.ticks",
             *(f"peloton.scheduling.{name}" for name in _CHOOSES_HOSTS.split()),

@@ -87,7 +87,7 @@ def test_faults_of_the_system_and_of_the_text(tmp_path: Path) -> None:
 
 
 def test_a_private_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    """It is for its owner alone, replaces another one at once, and leaves no part behind, also where it must be new."""
+    """The file is for its owner alone, replaces another one at once, and no part is left, also where it must be new."""
     path = tmp_path / "key"
     write_private_file(path, b"one", is_new=True)
     stamp = read_stamp(path)
