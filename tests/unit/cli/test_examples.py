@@ -259,7 +259,8 @@ def parse_line(line: str) -> None:
             raise LookupError(f"no such command: {line}")
         command = found
     typed = ["0" if word == "INSTANCE" else word for word in words]
-    command.make_context(command.name, typed).close()
+    parent = click.Context(peloton, **peloton.context_settings)  # commands keep the help option of their first context
+    command.make_context(command.name, typed, parent=parent).close()
 
 
 def test_the_tutorial_has_all_kinds_of_blocks() -> None:
