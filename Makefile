@@ -67,7 +67,7 @@ types: $(VENV)/dev.stamp ## check the types, all of them without a cache and wha
 
 check: lint ## format, lint, types and the fast tests
 	@$(MAKE) --no-print-directory types & types=$$!; \
-	$(BIN)/pytest -q -n 3 --dist worksteal tests/unit tests/workflow; tests=$$?; \
+	$(BIN)/pytest -q -m 'not slow and not nightly' -n 3 --dist worksteal tests/unit tests/workflow; tests=$$?; \
 	wait $$types && exit $$tests
 
 # Tests of whole clusters wait for more than half of their time: five at a time keep two cores busy. tests/durations.json

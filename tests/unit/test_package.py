@@ -11,7 +11,7 @@ from cli.examples import EXAMPLES
 from tests.package import build_distributions
 from tests.unit.tidy import PYMESOS, files
 
-pytestmark = pytest.mark.xdist_group("package")  # one worker builds it once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("package")]  # one worker builds it once
 SOURCES = Path("services/web/app")
 
 

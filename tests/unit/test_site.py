@@ -14,6 +14,8 @@ import yaml
 
 from tests.nightly import NIGHTLY
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 

@@ -11,6 +11,8 @@ from tests.workflow.stories import JOB, Story
 from tests.workflow.virtual import Fault
 from workflows.policies import Policies
 
+pytestmark = pytest.mark.slow
+
 SLACK_S = 65.0
 """Time that one failure may cost: the longest is the wait for the end of a lease that no workflow has recorded."""
 

@@ -27,6 +27,8 @@ from tests.unit.aurorabridge.event_doubles import Server, serving, until
 from tests.unit.aurorabridge.scenario import task_config, update_request
 from tests.unit.aurorabridge.test_event_stream import Client
 
+pytestmark = pytest.mark.slow
+
 SETTLED = {f"{JOB}-{instance}-1" for instance in range(3)}
 
 

@@ -16,6 +16,8 @@ from tests.nightly import nightly
 from tests.unit.api_service.aurora import INVALID, Bridge, Died, Make, finish, jobs_named, other_request, updates
 from tests.unit.aurorabridge.scenario import KEY, task_config, update_request
 
+pytestmark = pytest.mark.slow
+
 CLIENTS = 50
 """Clients that start updates at the same time; the api takes 64 writes at a time."""
 

@@ -39,6 +39,8 @@ from tests.unit.api_service.aurora import (
 )
 from tests.unit.aurorabridge.scenario import KEY, NAME, task_config, thermos_data, update_request
 
+pytestmark = pytest.mark.slow
+
 # -- start ---------------------------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,8 @@ from services.api.private_calls import REFUSED
 from tests.nightly import first_of
 from tests.unit.api_service.test_access import ROLE_SECRET, Cluster, cluster  # noqa: F401, a fixture
 
+pytestmark = pytest.mark.slow
+
 BROKEN = ["", "Bearer", "bearer ", "Basic eDp5", "Bearer a.b.c", "Bearer ptk_", "ptk_a_b"]
 REFUSALS = {"UNAUTHENTICATED", "PERMISSION_DENIED"}
 NO_FAILURE = {"INTERNAL", "UNKNOWN", "DEADLINE_EXCEEDED"}

@@ -18,6 +18,8 @@ from peloton.api.v0.job import job_pb2
 from peloton.model.ids import JobId
 from tests.unit.api_service.story import JOB, Config, expect_refusal, wire
 
+pytestmark = pytest.mark.slow
+
 LONG = "n" * 20_000
 HUGE = "n" * 5_000_000
 DETAILS_MAX = 1_000

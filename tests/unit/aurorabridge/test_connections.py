@@ -16,6 +16,8 @@ from services.aurorabridge.backend import Backend
 from services.aurorabridge.method import Refusal
 from tests.unit.aurorabridge.calling import ENCODINGS, details_of
 
+pytestmark = pytest.mark.slow
+
 MIB = 2**20
 TEXT = "x" * 32 * MIB
 HEAD = "POST /api HTTP/1.1\r\nhost: bridge\r\nRpc-Procedure: ReadOnlyScheduler::getTierConfigs\r\n"

@@ -9,6 +9,8 @@ import pytest
 from services.storage import migrate, schema_version
 from tests.unit.cli.conftest import Run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:

@@ -23,6 +23,8 @@ from tests.unit.cli.fake_api import FakeApi
 from tests.unit.cli.top_answers import BATCH, BROKEN, SERVICE, give_cluster, jobs, tree
 from tests.unit.cli.top_screen import TIMEOUT_S, Screen, table
 
+pytestmark = pytest.mark.slow
+
 GONE = (grpc.StatusCode.UNAVAILABLE, "the resource manager is gone")
 
 

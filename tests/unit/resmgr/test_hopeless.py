@@ -20,6 +20,8 @@ from tests.reasons import REQUEUED, lacking_capacity
 from tests.unit.resmgr.world import World, fast
 from workflows.policies import Policies
 
+pytestmark = pytest.mark.slow
+
 HOUR_S, FLAP_S = 3_600, 30
 LIMIT = 8
 """Cpus of the pool; each hopeless pod, or two of them, leave too few for an ordinary one."""

@@ -18,6 +18,8 @@ from tests.bench.placement import Oracle, batch, hosts
 from tests.nightly import nightly
 from tests.unit.scheduling.exact_packing import fewest_hosts
 
+pytestmark = pytest.mark.slow
+
 SIZES = [Resources.of(32, 128_000), Resources.of(64, 256_000), Resources.of(48, 384_000)]
 CASES = 100
 

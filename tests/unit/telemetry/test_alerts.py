@@ -15,6 +15,8 @@ from services.telemetry.table import ROWS, Kind
 from tests.nightly import NIGHTLY
 from tests.promtool import run_promtool
 
+pytestmark = pytest.mark.slow
+
 NAME = re.compile(r"\bpeloton_[a-z0-9_]+")
 NAMES = {
     row.prometheus_name + suffix

@@ -21,6 +21,8 @@ from tests.nightly import examples
 from tests.unit.web.conftest import World
 from tests.unit.web.messages import messages
 
+pytestmark = pytest.mark.slow
+
 METHODS = methods()
 KINDS = {kind.DESCRIPTOR.full_name: kind for method in METHODS.values() for kind in (method.request, method.answer)}
 DOCUMENT = openapi.document()

@@ -7,8 +7,12 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from services.health_file import read
 from services.lab.local.part import Part
+
+pytestmark = pytest.mark.slow
 
 BOUND_S = 60.0 * 5
 

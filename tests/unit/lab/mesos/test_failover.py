@@ -12,6 +12,8 @@ from tests.conformance.minicluster.recording import load
 from tests.unit.lab.mesos.conftest import Start
 from tests.unit.lab.mesos.scheduler import Scheduler, request, sandbox, task_info, written
 
+pytestmark = pytest.mark.slow
+
 PATH = "/minicluster/master/failover"
 
 

@@ -30,6 +30,8 @@ from tests.unit.lab.mesos.scheduler import (
     written,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("command", "state", "message"),

@@ -24,6 +24,8 @@ from services.lab.shared.http.server import HttpServer, Response, plain
 from tests.unit.lab.mesos.conftest import Start
 from tests.unit.lab.mesos.scheduler import WAIT_S, Scheduler, request
 
+pytestmark = pytest.mark.slow
+
 Input = tuple[int, int]
 
 

@@ -30,6 +30,8 @@ from services.lab.shared.yaml_rows import FileFault
 from tests.unit.lab.mesos.conftest import Start
 from tests.unit.lab.mesos.scheduler import task_info
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "simulation.yaml"
 
 # Draws.

@@ -16,6 +16,8 @@ from services.lab.shared.hosts import HostSpec
 from tests.unit.lab.kubernetes.cluster import PODS, Cluster, pod
 from tests.unit.lab.shared.websockets import Channels
 
+pytestmark = pytest.mark.slow
+
 V5 = "v5.channel.k8s.io"
 
 

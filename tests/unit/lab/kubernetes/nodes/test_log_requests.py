@@ -13,6 +13,8 @@ from services.lab.kubernetes.nodes.settings import NodeSettings
 from services.lab.shared.hosts import HostSpec
 from tests.unit.lab.kubernetes.cluster import PODS, Cluster, pod
 
+pytestmark = pytest.mark.slow
+
 WATCH = f"{PODS}?watch=1&fieldSelector=metadata.name="
 
 

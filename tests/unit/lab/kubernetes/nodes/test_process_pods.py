@@ -14,6 +14,8 @@ from services.lab.shared.hosts import HostSpec
 from tests.present import require
 from tests.unit.lab.kubernetes.nodes.conftest import NODE, WAIT_S, NodesOnStore, Start, conditions, state_of
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_pod_takes_the_steps_of_a_real_kubelet(start: Start) -> None:
     """The events equal a real kubelet's, in order: sandbox, running, containers terminated, last phase."""
