@@ -1,6 +1,7 @@
-"""Draws docs/scale.svg from the baseline: cost by the number of pods and of hosts.
+"""Draws docs/scale.svg from the baseline, cost by the number of pods and of hosts, and docs/talk.svg, seconds of
+Peloton and Kubernetes in the talk's benchmark.
 
-After `make bench CASE="pods hosts" RECORD=1`: `.venv/bin/python -m tests.bench.plot`.
+After `make bench CASE="pods hosts talk" RECORD=1`: `.venv/bin/python -m tests.bench.plot docs`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ HOSTS: tuple[tuple[str, Lines], ...] = (
     ),
     ("CPU milliseconds per pod", {"all processes": ("cpu_ms_per_pod",)}),
 )
+STAGES = {"batch": "batch, to the end", "service_created": "service, created", "service_rolled": "service, replaced"}
 
 
 def draw(picture: Path) -> None:
@@ -74,6 +76,27 @@ def draw(picture: Path) -> None:
         pyplot.close(figure)
 
 
+def draw_talk(picture: Path) -> None:
+    """Draw the seconds of each stage, by the number of nodes."""
+    sizes = {
+        name: found for name, found in baseline.load()["talk"].items() if isinstance(found, dict) and "-on-" in name
+    }
+    with pyplot.rc_context(STYLE):
+        figure, panels = pyplot.subplots(1, len(STAGES), figsize=(10, 3), layout="constrained")
+        for panel, (stage, title) in zip(panels, STAGES.items(), strict=True):
+            for kind, colour in zip(("peloton", "kubernetes"), COLOURS, strict=False):
+                ended = {name: found[kind][stage] for name, found in sizes.items() if stage in found.get(kind, {})}
+                nodes = [int(name.partition("-on-")[2]) for name in ended]
+                panel.plot(nodes, [found["seconds"] for found in ended.values()], "o-", color=colour, label=kind)
+            panel.set_xscale("log")
+            panel.set_yscale("log")
+            panel.set_title(f"seconds: {title}", loc="left")
+            panel.set_xlabel("nodes")
+            panel.legend(frameon=False, loc="upper left")
+        figure.savefig(picture, metadata={"Date": None, "Creator": None})
+        pyplot.close(figure)
+
+
 def _at(found: Any, path: tuple[str, ...]) -> float:
     for key in path:
         found = found[key]
@@ -81,4 +104,5 @@ def _at(found: Any, path: tuple[str, ...]) -> float:
 
 
 if __name__ == "__main__":
-    draw(Path(sys.argv[1]))
+    draw(Path(sys.argv[1]) / "scale.svg")
+    draw_talk(Path(sys.argv[1]) / "talk.svg")

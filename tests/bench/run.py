@@ -38,6 +38,7 @@ from tests.bench.retention import retention, retention_postgres
 from tests.bench.rollout import roll_100x90, roll_9000
 from tests.bench.sandbox import sandbox
 from tests.bench.storm import storm
+from tests.bench.talk import talk
 from tests.bench.temporal_postgres import churn_temporal_postgres
 from tests.bench.web import web, web_paint
 from tests.bench.weight import config_noise, config_weight
@@ -92,6 +93,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "kubernetes-real": kubernetes_real,
     "bind": bind,
     "kueue": kueue,
+    "talk": talk,
     "wide": wide,
     "web": web,
     "web-paint": web_paint,

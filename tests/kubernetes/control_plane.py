@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -36,6 +37,7 @@ CONTROLLERS = (
 )
 START_TIMEOUT_S = 180.0
 _POLL_S = 0.05
+Flags = dict[str, object]
 _PR_SET_PDEATHSIG = 1
 _LOG_LINES_SHOWN = 15
 
@@ -47,15 +49,17 @@ def is_built() -> bool:
 class ControlPlane:
     """Control plane with a folder and ports of its own: any number of them run side by side."""
 
-    def __init__(self, folder: Path, *, scheduler: bool = False, node_grace_s: int = 60) -> None:
+    def __init__(
+        self, folder: Path, *, scheduler: bool = False, node_grace_s: int = 60, flags: Mapping[str, Flags] | None = None
+    ) -> None:
         """Create the control plane. ``node_grace_s``: seconds without a status after which a node is lost, which a busy
-        machine reaches soon.
+        machine reaches soon. ``flags``: more flags, by the name of the part.
         """
         self.folder = folder
         self.kubeconfig, self.user_kubeconfig = folder / "kubeconfig", folder / "user.kubeconfig"
         self._ports = Taken()
         self._etcd, self._etcd_peers, self._api, self._managers, self._schedulers = self._ports.some(5)
-        self._node_grace_s = node_grace_s
+        self._node_grace_s, self._more_flags = node_grace_s, flags or {}
         self._parts = ["etcd", "kube-apiserver", "kube-controller-manager", *(["kube-scheduler"] if scheduler else [])]
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         admin, user = secrets.token_hex(16), secrets.token_hex(16)
@@ -147,7 +151,7 @@ class ControlPlane:
             "kube-controller-manager": self._controller_manager_flags,
             "kube-scheduler": self._scheduler_flags,
         }[part]()
-        return [f"--{name}={value}" for name, value in flags.items()]
+        return [f"--{name}={value}" for name, value in (flags | self._more_flags.get(part, {})).items()]
 
     def _etcd_flags(self) -> dict[str, object]:
         clients, peers = f"http://127.0.0.1:{self._etcd}", f"http://127.0.0.1:{self._etcd_peers}"
