@@ -30,6 +30,7 @@ from services.lab.local.temporal_server import (
     answers,
     is_passing_error,
     is_reachable,
+    own_threads,
     server_command,
     starts_workflows,
     without_client_configuration,
@@ -333,7 +334,8 @@ class LocalCluster:
         python = [sys.executable, "-m"]
         if not self.settings.temporal:
             store = self.data_dir / "temporal.db"
-            add(TEMPORAL, server_command(self.temporal, self.ui_port, store, self.settings.temporal_config))
+            command = server_command(self.temporal, self.ui_port, store, self.settings.temporal_config)
+            add(TEMPORAL, command, **own_threads(os.environ))
         if self.has_own_mesos:
             add("minicluster", [*python, "services.lab.mesos", *self.minicluster_arguments()])
         counts = {"api": self.settings.apis, "worker": self.settings.workers}

@@ -34,12 +34,24 @@ DYNAMIC_CONFIG = (
     "matching.enableFairness=true",
     "matching.numTaskqueueReadPartitions=1",
     "matching.numTaskqueueWritePartitions=1",
+    "system.forceSearchAttributesCacheRefreshOnRead=false",
     "system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute=2",
     "frontend.namespaceRPS=10000",
     "frontend.rps=10000",
     "history.rps=20000",
     "matching.rps=20000",
 )
+
+
+THREADS = "GOMAXPROCS"
+"""Variable that limits the threads of the server."""
+
+
+def own_threads(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the server's number of threads, unless the user sets it: half of the cores. More of them spin while they
+    wait for work, and take the cores from the roles.
+    """
+    return {} if THREADS in environment else {THREADS: str(max((os.cpu_count() or 1) // 2, 1))}
 
 
 def server_command(address: str, ui_port: int, store: Path, more_config: Sequence[str] = ()) -> list[str]:

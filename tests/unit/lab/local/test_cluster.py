@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.lab.local.cluster import LocalCluster, LocalSettings
+from services.lab.local.temporal_server import own_threads
 from services.lab.mesos.command import settings_of
 from tests.ports import free_ports
 
@@ -42,6 +43,16 @@ def test_hosts_are_called_as_the_tutorial_calls_them(simulate: int, names: str, 
     assert names.split() == [each.hosts[0].name for each in found]
     if simulate:
         assert {"PELOTON_SIMULATE"} == {each.task_variables for each in found}
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(None, "1"), (1, "1"), (2, "1"), (8, "4")])
+def test_temporal_leaves_half_of_the_cores_to_the_roles(
+    cores: int | None, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Temporal's server has threads for half of the cores, unless the environment names a number."""
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+
+    assert ({"GOMAXPROCS": threads}, {}) == (own_threads({}), own_threads({"GOMAXPROCS": "3"}))
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
