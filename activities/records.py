@@ -25,13 +25,6 @@ class RecordsActivities:
     def read_gang(self, job_id: str) -> GangProgress:
         return self._pods.gang(JobId(job_id))
 
-    @define_activity("settle")
-    def settle(self, job_id: str, created_max: int = 0) -> JobProgress:
-        """Settle the job. Missing pods are also created when they are no more than ``created_max``."""
-        progress = self._jobs.settle(JobId(job_id), self._now_ns(), created_max)
-        is_small = 0 < progress.missing_count <= created_max
-        return self._create(JobId(job_id), lambda _: None) if is_small else progress
-
     def _create(self, job_id: JobId, on_chunk: Callable[[int], None]) -> JobProgress:
         self._pods.create(job_id, on_chunk)
         return self._jobs.settle(job_id, self._now_ns())

@@ -8,10 +8,11 @@ them in the first turn) and advance pods: INITIALIZED pods into the pool's queue
 to their end. A signal reports only that something changed; each turn reads the changes from storage, so lost, repeated
 and reordered signals do no harm.
 
-A few missing pods, or all of a new service, are created by ``settle``; pods that the queueing call reports as admitted
-are launched in the same turn.
+A few missing pods, or all of a new service, are created by ``settle``, which then also queues, places and launches few
+pods, each as far as it succeeds at once; the steps with these names make the rest. Pods that the queueing call reports
+as admitted are launched in the same turn.
 
-History: 14 events to start and end a job, 8 with at most 100 pods, 5 per wake-up and 1 more when the job's state
+History: 14 events to start and end a job, 7 with at most 100 pods, 5 per wake-up and 1 more when the job's state
 changed, 6 per 10,000 pods queued, 7 per 1,000 pods launched, but 1 per step on at most 100 pods; 1 or 2 for each wait
 whose end no signal reports, and none while the job is idle; 15 per launch of the gang, update or follower of hosts, and
 5 for each signal to one of them. The senders coalesce wake-ups (see ``services/temporal.py``).
@@ -30,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.placement import PlacementActivities
     from activities.records import RecordsActivities
     from activities.requests import RequestActivities
+    from activities.settling import SettlingActivities
     from peloton.errors import InvalidArgument
     from peloton.lifecycle.gang import Step
     from peloton.lifecycle.job_machine import TO_BE_DELETED
@@ -57,6 +59,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.shell import SignalledWorkflow
     from workflows.update import UpdateInput, UpdateResult, UpdateWorkflow
 
+SETTLE = "settle the job; queue, place and launch few pods"
 LATE_WAKE_UPS = "202611-late-wake-ups"
 """Remove this patch when no job can be under way that began before."""
 
@@ -141,8 +144,11 @@ class JobWorkflow(SignalledWorkflow):
     async def settle(self) -> JobProgress:
         self.wakeup_pending = False
         self.last_retry_s, self.retry_s = self.retry_s, 0.0
-        created_max = self.policies.at_once_pods_max
-        self.progress = await run_local(RecordsActivities.settle, self.job_id, created_max, summary="settle the job")
+        few = self.policies.at_once_pods_max
+        at_once = min(few, self.policies.admit_pods_max, self.policies.place_pods_max)
+        self.progress = await run_local(SettlingActivities.settle, self.job_id, few, at_once, summary=SETTLE)
+        if self.progress.waiting_count:
+            self.retry_s = self.policies.count_s  # no signal reports waiting pods
         self.show()
         return self.progress
 

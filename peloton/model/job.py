@@ -126,10 +126,17 @@ class JobProgress:
     follows_hosts: bool = False  # the job is a daemon whose goal is to run
     hosts_wait: bool = False  # daemon: pods wait to be launched on their hosts
     creation_id: str = ""  # update that creates the service, rolled out by settles: see lifecycle.creation
+    waiting_count: int = 0  # pods that the settle has queued, and that wait for their admission
 
     @property
     def is_finished(self) -> bool:
         return self.state in JOB_TERMINAL and not self.update_id and not self.settle_again
+
+    def may_launch_at_once(self, pods_max: int) -> bool:
+        """Return whether the next steps are to queue, place and launch at most so many pods, and no others."""
+        others = self.missing_count or self.kill_count or self.gang_run or self.settle_again
+        runs_pods = not (self.update_id or self.follows_hosts or self.hosts_wait or self.is_finished)
+        return runs_pods and not others and 0 < self.admit_count + self.ready_count <= pods_max
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from activities.rebalance import RebalanceActivities
 from activities.records import RecordsActivities
 from activities.requests import RequestActivities
 from activities.schedule import ScheduleActivities
+from activities.settling import SettlingActivities
 from peloton.lifecycle.worker_ramp import Promotion
 from peloton.ports import (
     ClusterRebalancers,
@@ -102,6 +103,7 @@ def activities_on(ports: WorkerPorts, now_ns: Callable[[], int] = time.time_ns) 
     """Return every activity of Peloton's workflows, bound to its ports."""
     owners = (
         RecordsActivities(ports.jobs, ports.pods, ports.updates, now_ns),
+        SettlingActivities(ports.jobs, ports.pods, ports.resmgr, ports.hosts, now_ns),
         RequestActivities(ports.jobs, ports.updates, ports.lockdowns, now_ns),
         AdmissionActivities(ports.resmgr),
         PlacementActivities(ports.pods, ports.hosts, ports.resmgr, ports.placer),

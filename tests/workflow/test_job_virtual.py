@@ -37,7 +37,7 @@ def promise_events(story: Story) -> int:
     """Return the number of events that the docstring of the workflow promises for a job of one run."""
     calls, wakes = Counter(story.workflow.calls), story.workflow.wakes
     large = 14 + 6 * calls["enqueue"] + 7 * calls["place_and_launch"]
-    small = 8 + calls["enqueue"] + calls["place_and_launch"]
+    small = 7 + calls["enqueue"] + calls["place_and_launch"]
     is_small = story.cluster.jobs[JOB].record.instance_count <= Policies().at_once_pods_max
     timers = story.workflow.commands["start_timer"] + story.workflow.commands["cancel_timer"]
     return 5 * wakes + len(story.workflow.shown_states) + timers + (small if is_small else large)
@@ -55,15 +55,33 @@ def test_job_succeeds(pods: int, events_max: int) -> None:
 
 
 def test_admitted_at_once() -> None:
-    """Pods that the call to queue them reports as admitted save the wake-up of the job: its first task launches
-    them.
-    """
+    """Few pods that fit are queued, placed and launched by the step that creates them, whose summary says so."""
     story = Story(admission_s=0).submit(10).run_until_pods("LAUNCHED", 10)
 
-    assert ["settle", "enqueue", "place_and_launch"] == story.workflow.calls
+    assert ["settle"] == story.workflow.calls
+    assert ["settle the job; queue, place and launch few pods"] == story.workflow.summaries
     assert 0 == story.workflow.wakes
     assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
     assert story.workflow.events <= 22  # two signals: the pods run, and the pods have ended
+
+
+@pytest.mark.parametrize(("away", "step"), [("enqueue", "enqueue"), ("launch", "place_and_launch")])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_what_fails_at_once_is_made_by_its_own_step(away: str, step: str, is_done: bool) -> None:
+    """A step that fails after the settle, before or after it acted, is made once more by a call of its own."""
+    story = Story(admission_s=0).submit(10)
+    (story.cluster.lost_replies if is_done else story.cluster.outages)[away] = 1
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert ["settle", step] == story.workflow.calls[:2]
+    assert {PodId(JOB, i, 1) for i in range(10)} == set(story.cluster.launched)
+
+
+def test_more_than_few_pods_take_a_step_each() -> None:
+    """More pods than a step makes at once are queued, placed and launched by calls of their own."""
+    story = Story(admission_s=0, hosts=50).submit(101).run_until_pods("LAUNCHED", 101)
+
+    assert ["settle", "create_pods", "enqueue", "place_and_launch"] == story.workflow.calls
 
 
 def test_admitted_in_part() -> None:
@@ -116,7 +134,7 @@ def test_queueing_in_bounded_calls() -> None:
     """More pods than one call queues are queued by several, without waiting."""
     story = Story(hosts=10, admission_s=30).submit(95, policies=Policies(admit_pods_max=10)).run_for(5)
 
-    assert 10 == story.workflow.calls.count("enqueue")
+    assert 10 == story.cluster.calls["enqueue"]
     assert ("SUCCEEDED", {"SUCCEEDED": 95}) == story.run()
 
 
