@@ -86,7 +86,7 @@ def sla_spec(config: job_pb2.JobConfig) -> SlaSpec:
     )
 
 
-def new_job_record(job_id: JobId, config: job_pb2.JobConfig, now_ns: int) -> JobRecord:
+def new_job_record(job_id: JobId, config: job_pb2.JobConfig, now_ns: int, creator: str = "") -> JobRecord:
     """Return the record of a new job: INITIALIZED, with the default goal of its type."""
     kind = job_type(config)
     instance_count = 0 if kind is JobType.DAEMON else config.instanceCount  # number of matching hosts, known later
@@ -105,6 +105,7 @@ def new_job_record(job_id: JobId, config: job_pb2.JobConfig, now_ns: int) -> Job
         labels=tuple((label.key, label.value) for label in config.labels),
         created_ns=now_ns,
         updated_ns=now_ns,
+        creator=creator,
     )
 
 
@@ -366,7 +367,7 @@ def job_runtime(
 
 def job_info(job: JobRecord, config: job_pb2.JobConfig) -> job_pb2.JobInfo:
     task_limits = limits(config.defaultConfig) if job.type.runs_to_end else None
-    info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, task_limits))
+    info = job_pb2.JobInfo(config=config, runtime=job_runtime(job, task_limits), creator=job.creator)
     info.id.value = job.job_id
     return info
 
@@ -380,6 +381,7 @@ def job_summary(job: JobRecord) -> job_pb2.JobSummary:
         instanceCount=job.instance_count,
         runtime=job_runtime(job),
         sla=sla_config(job.sla),
+        creator=job.creator,
     )
     summary.id.value = job.job_id
     summary.respoolID.value = job.respool_id

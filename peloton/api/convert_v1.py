@@ -240,6 +240,7 @@ def job_summary(job: JobRecord, update: UpdateRecord | None) -> stateless_pb2.Jo
         instance_count=job.instance_count,
         status=job_status(job, update),
         sla=sla_spec(job.sla),
+        creator=job.creator,
     )
     summary.job_id.value = job.job_id
     summary.respool_id.value = job.respool_id

@@ -109,6 +109,7 @@ def _report_parameters(pod: PodRecord, status: PodStatus, job_type: JobType, kil
             "health": health,
             "is_health_news": is_news,
             "is_waiting": status.waits,
+            "is_bound_elsewhere": job_type is JobType.EXTERNAL and bool(status.host) and status.host != pod.host,
         }
     used_s = (status.time_ns - pod.started_ns) / NS_PER_S if pod.started_ns and job_type.runs_to_end else 0.0
     return words | {

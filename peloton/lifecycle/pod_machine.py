@@ -22,6 +22,7 @@ from peloton.lifecycle.pod_terms import (
     ASKED_TO_END,
     BACKOFF,
     BORN,
+    BOUND_ELSEWHERE,
     CONFIG_OUTDATED,
     DIFFERS,
     DUE,
@@ -83,6 +84,7 @@ from peloton.lifecycle.pod_terms import (
     STARTING,
     STAYING,
     TAKES_CONFIG,
+    THERE,
     TIMED,
     UNQUEUED_END,
     UNSTARTED,
@@ -264,7 +266,11 @@ TABLE: Mapping[Event, Rule] = {
         ),
     ),
     # Reports of hosts.
-    Event.REPORT_LAUNCHED: _rule({_HOSTMGR}, Row(LAUNCHED & Flag("is_waiting") & OTHER_WORDS, None, WORDS)),
+    Event.REPORT_LAUNCHED: _rule(
+        {_HOSTMGR},
+        Row(LAUNCHED & Flag("is_waiting") & OTHER_WORDS, None, WORDS),
+        Row(LAUNCHED & BOUND_ELSEWHERE, None, THERE),
+    ),
     Event.REPORT_STARTING: _rule(
         {_HOSTMGR},
         Row(LAUNCHED, _S.STARTING, ALIVE),

@@ -186,10 +186,12 @@ LAUNCHED_THERE: Sets = {
     "vain_count": 0,
 }
 RUN_RESTARTED: Sets = {**WORDS, "desired_run_id": ANOTHER_RUN, "termination": WHY}  # the current run has to end first
+BOUND_ELSEWHERE = Flag("is_bound_elsewhere")  # the scheduler of an admitted external pod has chosen another host
+THERE: Sets = {"host": Parameter("host"), "agent_id": Parameter("agent_id")}
 ALIVE: Sets = {
     **WORDS,
-    "host": Pick(Unset("host"), Parameter("host"), Column("host")),
-    "agent_id": Pick(Unset("agent_id"), Parameter("agent_id"), Column("agent_id")),
+    "host": Pick(BOUND_ELSEWHERE | Unset("host"), Parameter("host"), Column("host")),
+    "agent_id": Pick(BOUND_ELSEWHERE | Unset("agent_id"), Parameter("agent_id"), Column("agent_id")),
     "health": Parameter("health"),
     "completed_ns": 0,
 }

@@ -89,6 +89,7 @@ class JobRecord:
     gang_due_ns: int = 0  # end of the gang's backoff
     revision: int = 1
     update_id: str = ""  # the last update, in any state
+    creator: str = ""  # name of the user who created it; "": not known
 
     @property
     def entity_version(self) -> EntityVersion:

@@ -185,7 +185,7 @@ class JobManager(RollingJobs):
             runtime = convert.job_runtime(record, None, by_version)
         else:
             runtime = convert.job_runtime(record, config.limits)
-        info = job_pb2.JobInfo(id=wire_id(record.job_id), runtime=runtime)
+        info = job_pb2.JobInfo(id=wire_id(record.job_id), runtime=runtime, creator=record.creator)
         if record.type is JobType.DAEMON:  # the stored count does not include its hosts
             info.config.instanceCount = record.instance_count
         return answer(info, config)

@@ -32,7 +32,9 @@ def job_query(request: job_pb2.QueryRequest, now_ns: int) -> JobQuery:
     """Convert a job query. Raises InvalidArgument."""
     spec = request.spec
     labels = [(label.key, label.value) for label in spec.labels]
-    check_no_nul(request.respoolID.value, spec.owner, spec.name, *spec.keywords, *chain.from_iterable(labels))
+    check_no_nul(
+        request.respoolID.value, spec.owner, spec.creator, spec.name, *spec.keywords, *chain.from_iterable(labels)
+    )
     for conditions, noun in ((labels, "labels"), (spec.keywords, "keywords")):
         if len(conditions) > CONDITIONS_MAX:
             raise InvalidArgument(f"the query has {len(conditions)} {noun}, at most {CONDITIONS_MAX} are allowed")
@@ -44,6 +46,7 @@ def job_query(request: job_pb2.QueryRequest, now_ns: int) -> JobQuery:
     return JobQuery(
         respool_id=request.respoolID.value,
         owner=spec.owner,
+        creator=spec.creator,
         name=spec.name,
         labels=labels,
         keywords=list(spec.keywords),

@@ -145,7 +145,13 @@ def _parse_job_id(wire: peloton_pb2.JobID) -> JobId:
 def _filter(asked: table_pb2.JobFilter, pools: tuple[PoolSpec, ...], paths: _Paths) -> JobFilter:
     """Convert the filter of a listing. Raises InvalidArgument, NotFound."""
     labels = tuple((label.key, label.value) for label in asked.labels)
-    texts = (asked.owner, asked.namePart, asked.namePrefix, *(text for label in labels for text in label))
+    texts = (
+        asked.owner,
+        asked.creator,
+        asked.namePart,
+        asked.namePrefix,
+        *(text for label in labels for text in label),
+    )
     check_no_nul(*texts)
     if (longest := max(map(len, texts))) > TEXT_MAX:
         raise InvalidArgument(f"a text of the filter has {longest} characters, at most {TEXT_MAX} are allowed")
@@ -161,6 +167,7 @@ def _filter(asked: table_pb2.JobFilter, pools: tuple[PoolSpec, ...], paths: _Pat
     return JobFilter(
         pools=_subtree(asked.pool, pools, paths) if asked.pool else None,
         owner=asked.owner,
+        creator=asked.creator,
         states=frozenset(map(job_state, asked.states)),
         types=frozenset(convert.JOB_TYPES[number] for number in asked.types),
         labels=labels,
@@ -187,6 +194,7 @@ def _row(job: JobRecord, paths: _Paths, update: UpdateRecord | None) -> table_pb
         name=job.name,
         type=convert.JOB_TYPE_NUMBERS[job.type],
         owner=job.owning_team,
+        creator=job.creator,
         poolPath=paths.get(job.respool_id, ""),
         state=convert.JOB_STATE_NUMBERS[job.state],  # type: ignore[arg-type]
         goalState=convert.JOB_STATE_NUMBERS[job.goal],  # type: ignore[arg-type]

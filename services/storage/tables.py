@@ -35,9 +35,11 @@ _ACTIVE = sa.text("state not in (4, 5, 6, 9)")
 _HAS_ENDED = sa.text("completed_ns > 0")
 OWNER_INDEXED_MAX = 200
 """Maximum length of indexed owners in characters: PostgreSQL limits index entries to 2.7 kB."""
+IS_CREATED_BY_USER = "creator <> ''"
 SHORT_OWNER = f"length(owning_team) <= {OWNER_INDEXED_MAX}"
 NO_BATCH = "type <> 0"
 _SHORT_OWNER, _NO_BATCH = sa.text(SHORT_OWNER), sa.text(NO_BATCH)
+_ACTIVE_OF_USER = sa.text(f"{_ACTIVE.text} and {IS_CREATED_BY_USER}")
 
 
 class Job(SQLModel, table=True):
@@ -47,6 +49,7 @@ class Job(SQLModel, table=True):
     __table_args__ = (
         sa.Index("ix_job_active", "job_id", postgresql_where=_ACTIVE, sqlite_where=_ACTIVE),
         sa.Index("ix_job_created", "created_ns"),
+        sa.Index("ix_job_creator", "creator", postgresql_where=_ACTIVE_OF_USER, sqlite_where=_ACTIVE_OF_USER),
         sa.Index("ix_job_ended", "completed_ns", "job_id", postgresql_where=_HAS_ENDED, sqlite_where=_HAS_ENDED),
         sa.Index("ix_job_name", "name", postgresql_using="hash"),  # a hash takes names of any length
         # Indexes for paged listings of jobs.
@@ -88,6 +91,7 @@ class Job(SQLModel, table=True):
     gang_due_ns: int = Field(sa_type=_BIG, sa_column_kwargs={"server_default": "0"})
     revision: int = Field(sa_type=_BIG)
     update_id: str = Field(sa_type=_TEXT)
+    creator: str = Field(default="", sa_type=_TEXT, sa_column_kwargs={"server_default": ""})
 
 
 class JobConfigRow(SQLModel, table=True):

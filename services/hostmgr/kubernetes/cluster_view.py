@@ -216,6 +216,12 @@ class ClusterView:
             self.ledger.drop_pod(key_of(pod))
         self._wake()
 
+    def external_pod_fits(self, pod: Json, node: str) -> None:
+        """Claim room on the node of the fit test for an admitted pod, until its scheduler binds it."""
+        with self.lock:
+            self.ledger.expect(key_of(pod), node, demand_of(pod))
+        self._wake()
+
     def own(self, name: str) -> OwnPod | None:
         return self.cache.pods.get(name)
 

@@ -44,6 +44,7 @@ class JobFilter:
 
     pools: frozenset[str] | None = None
     owner: str = ""
+    creator: str = ""
     states: frozenset[JobState] = frozenset()
     types: frozenset[JobType] = frozenset()
     labels: tuple[tuple[str, str], ...] = ()
@@ -282,6 +283,8 @@ def _list_row_filters(wanted: JobFilter) -> list[Condition]:
         conditions.append(JOB.c.respool_id.in_(sorted(wanted.pools)))
     if len(wanted.owner) > OWNER_INDEXED_MAX:
         conditions.append(JOB.c.owning_team == wanted.owner)
+    if wanted.creator:
+        conditions.append(JOB.c.creator == wanted.creator)
     if JobType.BATCH in wanted.types:
         conditions.append(JOB.c.type.in_([JOB_TYPE_NUMBERS[type_] for type_ in sorted(wanted.types)]))
     return conditions

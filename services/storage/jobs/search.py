@@ -49,6 +49,7 @@ class JobQuery:
     respool_id: str = ""
     pools: frozenset[str] | None = None  # ids; None: all
     owner: str = ""  # the owning team
+    creator: str = ""
     name: str = ""
     created: tuple[int, int] | None = None
     completed: tuple[int, int] | None = None
@@ -238,6 +239,7 @@ def _filter(query: JobQuery) -> JobFilter:
     return JobFilter(
         pools=_pools(query),
         owner=query.owner,
+        creator=query.creator,
         states=frozenset(query.states),
         labels=tuple(query.labels),
         name_part=query.name,

@@ -22,6 +22,7 @@ from services.hostmgr.kubernetes.apiserver.connection import Connection, Stream
 
 Json = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
 CONNECTIONS_MAX = 50

@@ -1,5 +1,5 @@
-"""The driver of a Kubernetes cluster in which other users create pods for Peloton to place: a launch of such a pod is a
-binding, and a kill an eviction."""
+"""The driver of a Kubernetes cluster in which other users create pods for Peloton to admit: a launch of such a pod is a
+binding or the removal of its gate, and a kill an eviction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.cluster_view import key_of
 from services.hostmgr.kubernetes.driver import OVER, PERIODIC_S, REPEAT_S, KubernetesDriver
 from services.hostmgr.kubernetes.external.external_pods import ExternalPods, UidsOf
-from services.hostmgr.kubernetes.external.external_requests import get_request, is_bound_as, read_answer
+from services.hostmgr.kubernetes.external.external_requests import get_request, is_launched_as, read_answer
+from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.pods.launches import SCHEDULER_NAME, demand_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 
@@ -24,23 +25,40 @@ EXTERNAL_PODS = (
     f"/api/v1/pods?fieldSelector=spec.schedulerName%3D{SCHEDULER_NAME}&labelSelector=%21peloton.io%2Fcluster"
 )
 """Pods for Peloton to place; pods that Peloton creates carry the label."""
+GATED_PODS = (
+    f"/api/v1/pods?fieldSelector=spec.schedulerName%21%3D{SCHEDULER_NAME}"
+    "&labelSelector=peloton.io%2Fpool%2C%21peloton.io%2Fcluster"
+)
+"""Pods of other schedulers with the label of a pool, which the admission policy gives to gated ones."""
 
 
 class ExternalPodsDriver(KubernetesDriver):
     def __init__(self, settings: KubernetesSettings, uids_of: UidsOf, refusal: Callable[[], str] = str) -> None:
         super().__init__(settings, refusal)
         gone = self.view.external_pod_gone
-        self.external = ExternalPods(self.api, settings.cluster, self._host_id, self._publish, uids_of, gone)
+        self.external = ExternalPods(
+            self.api,
+            settings.cluster,
+            self._host_id,
+            self._publish,
+            uids_of,
+            gone=gone,
+            fits=self.view.external_pod_fits,
+        )
         self.capabilities = replace(self.capabilities, external_pods=self.external)
-        self._external_news = Reflector(self.api, EXTERNAL_PODS, self.external)
+        self._external_news = [
+            Reflector(self.api, path, self.external.add_source()) for path in (EXTERNAL_PODS, GATED_PODS)
+        ]
         self._resent_at_s = 0.0
 
     def start(self, events: DriverEvents) -> None:
         super().start(events)
-        self._external_news.start()
+        for reflector in self._external_news:
+            reflector.start()
 
     def _stop_watching(self) -> None:
-        self._external_news.stop()
+        for reflector in self._external_news:
+            reflector.stop()
         super()._stop_watching()
 
     def _host_id(self, name: str) -> str:
@@ -54,9 +72,9 @@ class ExternalPodsDriver(KubernetesDriver):
         others = [each for each in launches if _is_external(each)]
         if not others:
             return super().launch(launches)
-        return [*super().launch([each for each in launches if not _is_external(each)]), *self._bind(others)]
+        return [*super().launch([each for each in launches if not _is_external(each)]), *self._launch(others)]
 
-    def _bind(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
+    def _launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
         runs = [pod.pod_id for each in launches for pod in each.pods]
         if not self.is_connected:
             return [(run, OVER) for run in runs]
@@ -67,27 +85,27 @@ class ExternalPodsDriver(KubernetesDriver):
             for claim, wanted in launches:
                 there = {run.pod_id: pod for run in wanted if (pod := pods.get(run.pod_id))}
                 failed += [(pod.pod_id, "its pod is gone") for pod in wanted if pod.pod_id not in there]
-                refused = self.view.ledger.use(claim, [(key_of(pod), demand_of(pod)) for pod in there.values()])
+                refused = self.view.ledger.use(claim, [(key_of(pod), _demand_of(pod)) for pod in there.values()])
                 failed += [(run, refused[key_of(pod)]) for run, pod in there.items() if key_of(pod) in refused]
                 sent += [(run, pod, claim.hostname) for run, pod in there.items() if key_of(pod) not in refused]
         self._wake()
-        not_bound = self.external.bind(sent)
+        refusals = self.external.launch(sent)
         with self.view.lock:
             for run, pod, _ in sent:
-                if run in not_bound:
+                if run in refusals:
                     self.view.ledger.drop_pod(key_of(pod))
         self._wake()
-        return [*failed, *not_bound.items()]
+        return [*failed, *refusals.items()]
 
     # Pods.
 
     def kill(self, pods: Sequence[PodOnHost]) -> None:
         self._check()
         own, others = self._split(pods)
-        bound = self._confirm_bound(others)
+        launched = self._confirm_launched(others)
         if own:
             super().kill(own)
-        self.external.evict(bound)
+        self.external.evict(launched)
 
     def acknowledge(self, tokens: Sequence[Token]) -> None:
         super().acknowledge(tokens)
@@ -102,7 +120,7 @@ class ExternalPodsDriver(KubernetesDriver):
         own, others = self._split(pods)
         if own:
             super().reconcile(own)
-        self._answer(self._confirm_bound(others))
+        self._answer(self._confirm_launched(others))
 
     def _answer(self, runs: Sequence[str]) -> None:
         self._publish([report for run in runs if (report := self.external.answer(run)) is not None])
@@ -115,25 +133,25 @@ class ExternalPodsDriver(KubernetesDriver):
         others |= self.external.pods_of([run for run in runs if run not in others])
         return [pod for pod in pods if pod.pod_id not in others], others
 
-    def _confirm_bound(self, others: Mapping[PodId, Json]) -> list[str]:
-        """Return the runs that are bound. Asks the apiserver about the others, whose binding may not have arrived;
-        runs that were not bound are reported as lost. Raises OSError."""
-        bound = [str(run) for run in others if self.external.has(str(run))]
+    def _confirm_launched(self, others: Mapping[PodId, Json]) -> list[str]:
+        """Return the runs that are launched. Asks the apiserver about the others, whose launch may not have arrived;
+        runs that were not launched are reported as lost. Raises OSError."""
+        launched = [str(run) for run in others if self.external.has(str(run))]
         doubtful = [(run, pod) for run, pod in others.items() if not self.external.has(str(run))]
         asked = [(run, pod) for run, pod in doubtful if pod]
         lost = [_unknown(run) for run, pod in doubtful if not pod]
         for (run, pod), answer in zip(asked, self.api.ask_all([get_request(pod) for _, pod in asked]), strict=True):
             now = read_answer(answer) or {}
-            if now and is_bound_as(now, run, pod["metadata"]["uid"]):
-                self.external.on_change("MODIFIED", now)
-                bound.append(str(run))
+            if now and is_launched_as(now, run, pod["metadata"]["uid"]):
+                self.external.look(now)
+                launched.append(str(run))
                 continue
             lost.append(_unknown(run))
             if not now.get("spec", {}).get("nodeName"):
                 with self.view.lock:
                     self.view.ledger.drop_pod(key_of(pod))
         self._publish(lost)
-        return bound
+        return launched
 
     # Periodic tasks.
 
@@ -155,8 +173,13 @@ def _is_external(launch: HostLaunch) -> bool:
     return bool(launch.pods) and launch.pods[0].template.job.type is JobType.EXTERNAL
 
 
+def _demand_of(pod: Json) -> Demand:
+    """Return the demand of a pod that is being launched: it is Peloton's from then on."""
+    return demand_of(pod)._replace(is_foreign=False)
+
+
 def _unknown(run: PodId) -> PodReport:
-    """Return the answer for a run without a bound pod."""
-    message = "no pod was bound as this run"
+    """Return the answer for a run without a launched pod."""
+    message = "no pod was launched as this run"
     status = PodStatus(run, PodState.LOST, 0, message=message, cause=Cause.NO_ENDING)
     return PodReport(str(run), PodState.LOST.value, lambda: status, is_answer=True)

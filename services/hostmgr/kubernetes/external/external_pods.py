@@ -1,7 +1,8 @@
-"""External pods for Peloton to place: watched, bound to nodes, evicted, reported.
+"""External pods: watched, launched, evicted, reported.
 
-A binding carries the id of the run as an annotation, which becomes the pod's: from then on the pod itself identifies
-its run, whatever happens to Peloton. Peloton removes it only through the Eviction API, and never creates it again.
+A launch is the binding of a pod that Peloton places, or the removal of the gate of a gated pod. Either carries the id
+of the run as an annotation, which becomes the pod's: from then on the pod itself identifies its run, whatever happens
+to Peloton. Peloton never creates such a pod again.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, 
 from services.hostmgr.kubernetes.external.external_requests import (
     MESSAGE_MAX,
     RUN,
-    binding_request,
     condition_request,
     event_request,
     eviction_request,
     get_request,
-    is_bound_as,
+    is_launched_as,
+    launch_request,
     read_answer,
     read_condition,
+    show_admission_request,
 )
 from services.hostmgr.kubernetes.external.external_specs import (
     Owner,
@@ -40,8 +42,9 @@ from services.hostmgr.kubernetes.external.external_specs import (
     controller_of,
     itself,
     pool_named,
-    wants_host,
+    pool_of_pod,
 )
+from services.hostmgr.kubernetes.external.gate import is_by_gate, node_of_fit, run_of, wants_launch
 from services.hostmgr.kubernetes.pods.pod_cache import PodCache
 from services.hostmgr.kubernetes.pods.statuses import is_over
 
@@ -70,6 +73,7 @@ UidsOf = Callable[[Collection[Instance]], dict[Instance, str]]
 @dataclass(slots=True)
 class _Seen:
     pod: Json
+    source: _Source
     since_s: float = field(default_factory=time.monotonic)
     owner: Owner | None = None
     refusal: str = ""
@@ -78,8 +82,26 @@ class _Seen:
     said: PodCondition | None = None  # shown at the pod
 
 
+@dataclass(slots=True, eq=False)
+class _Source:
+    """Implements ``Watched`` for one of the watches that show external pods; no pod is in two of them."""
+
+    pods: ExternalPods
+    is_listed: bool = False
+
+    def on_replace(self, objects: Sequence[Json]) -> None:
+        self.pods.replace(self, objects)
+
+    def on_change(self, kind: str, object: Json) -> None:
+        self.pods.change(self, kind, object)
+
+    def on_lost(self, why: str) -> None:
+        log.info("watch of external pods lost: %s", why)
+        self.is_listed = False
+
+
 class ExternalPods:
-    """Implements ``external_port.ExternalCluster``, and ``Watched`` for the pods."""
+    """Implements ``external_port.ExternalCluster``."""
 
     def __init__(
         self,
@@ -89,76 +111,95 @@ class ExternalPods:
         publish: Callable[[Sequence[PodReport]], None],
         uids_of: UidsOf,
         gone: Callable[[Json], None],
+        fits: Callable[[Json, str], None] = lambda pod, node: None,
     ) -> None:
-        """``publish`` takes reports of bound pods, ``gone`` each pod that was deleted."""
+        """``publish`` takes reports of launched pods, ``gone`` each pod that was deleted or has ended, ``fits`` each
+        admitted pod without a node and the node of its fit test."""
         self._api, self._cluster = api, cluster
         self._host_id_of, self._publish, self._uids_of, self._gone = host_id_of, publish, uids_of, gone
+        self._fits = fits
         self._changed: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._pods: dict[str, _Seen] = {}
-        self._is_listed = False
+        self.sources: list[_Source] = []
         self._cache = PodCache()
-        self._runs: dict[str, str] = {}  # run -> uid of the pod bound as it
-        self._bound: set[str] = set()  # uids of pods that Peloton has bound, possibly not seen as bound yet
+        self._runs: dict[str, str] = {}  # run -> uid of the pod launched as it
+        self._launched: set[str] = set()  # uids of pods that Peloton has launched, possibly not seen as launched yet
         self._controllers: dict[str, Owner] = {}  # uid of a ReplicaSet -> its controller
         self._namespaces: dict[str, tuple[float, str]] = {}  # time of the read, its pool
         self._hindered: dict[str, tuple[str, float]] = {}  # run -> why it was not evicted, time of the next attempt
-        self._unwritten: deque[Request] = deque(maxlen=EVENTS_WAITING_MAX)  # events of bindings
+        self._unwritten: deque[Request] = deque(maxlen=EVENTS_WAITING_MAX)  # events of launches
 
     # Events of the watch.
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    def on_replace(self, objects: Sequence[Json]) -> None:
+    def add_source(self) -> _Source:
+        """Return the receiver of one more watch; pods are known when all watches have listed them."""
+        self.sources.append(_Source(self))
+        return self.sources[-1]
+
+    @property
+    def _is_listed(self) -> bool:
+        return all(source.is_listed for source in self.sources)
+
+    def replace(self, source: _Source, objects: Sequence[Json]) -> None:
         with self._lock:
-            before, self._pods = self._pods, {}
-            reports = self._cache.keep({pod["metadata"].get("annotations", {}).get(RUN, "") for pod in objects})
+            before = {uid: seen for uid, seen in self._pods.items() if seen.source is source}
+            for uid in before:
+                del self._pods[uid]
+            there = [*objects, *(seen.pod for seen in self._pods.values())]
+            reports = self._cache.keep({(pod["metadata"].get("annotations") or {}).get(RUN, "") for pod in there})
             for pod in objects:
                 uid = pod["metadata"]["uid"]
                 if uid in before:
                     self._pods[uid] = before[uid]
-                reports += self._take(pod, is_deleted=False)
+                reports += self._take(source, pod, is_deleted=False)
             for uid in before.keys() - self._pods.keys():
                 self._gone(before[uid].pod)
-            self._bound &= self._pods.keys()
+            self._launched &= self._pods.keys()
             for run, uid in list(self._runs.items()):
                 if uid not in self._pods:
                     self._forget_if_done(run)
-            self._is_listed = True
+            source.is_listed = True
         self._publish(reports)
         self._changed()
 
-    def on_change(self, kind: str, object: Json) -> None:
+    def change(self, source: _Source, kind: str, object: Json) -> None:
         with self._lock:
-            reports = self._take(object, kind == "DELETED")
+            reports = self._take(source, object, kind == "DELETED")
         if reports:
             self._publish(reports)
-        if not _run_of(object):  # bound pods are covered by reports
+        if not run_of(object):  # launched pods are covered by reports
             self._changed()
 
-    def on_lost(self, why: str) -> None:
-        log.info("watch of external pods lost: %s", why)
+    def look(self, pod: Json) -> None:
+        """Record a launched pod that was read directly."""
         with self._lock:
-            self._is_listed = False
+            seen = self._pods.get(pod["metadata"]["uid"])
+            reports = self._take(seen.source, pod, is_deleted=False) if seen is not None else []
+        self._publish(reports)
 
-    def _take(self, pod: Json, is_deleted: bool) -> list[PodReport]:
+    def _take(self, source: _Source, pod: Json, is_deleted: bool) -> list[PodReport]:
         meta = pod["metadata"]
         meta.pop("managedFields", None)
         if is_deleted:
             self._pods.pop(meta["uid"], None)
-            self._bound.discard(meta["uid"])
-            self._gone(pod)
+            self._launched.discard(meta["uid"])
         else:
-            self._pods.setdefault(meta["uid"], _Seen(pod)).pod = pod
-        run = _run_of(pod)
+            self._pods.setdefault(meta["uid"], _Seen(pod, source)).pod = pod
+        if is_deleted or is_over(pod):
+            self._gone(pod)
+        run = run_of(pod)
         if not run:
             return []
         self._runs[run] = meta["uid"]
-        node = pod["spec"]["nodeName"]
-        report = self._cache.record_state(
-            {**pod, "metadata": {**meta, "name": run}}, self._host_id_of(node), is_deleted
-        )
+        node = pod["spec"].get("nodeName", "") or node_of_fit(pod)
+        if node and not pod["spec"].get("nodeName") and not is_deleted and not is_over(pod):
+            self._fits(pod, node)
+        known = {**pod, "metadata": {**meta, "name": run}, "spec": {**pod["spec"], "nodeName": node}}
+        report = self._cache.record_state(known, self._host_id_of(node), is_deleted, may_move=is_by_gate(pod))
         if is_deleted:
             self._forget_if_done(run)
         return [report] if report is not None else []
@@ -176,13 +217,13 @@ class ExternalPods:
             if not self._is_listed:
                 return None
             pods = sorted(self._pods.values(), key=_age)
-            bound = frozenset(self._bound)
-        return [self._make_found(seen, bound) for seen in pods]
+            launched = frozenset(self._launched)
+        return [self._make_found(seen, launched) for seen in pods]
 
-    def _make_found(self, seen: _Seen, bound: frozenset[str]) -> FoundPod:
+    def _make_found(self, seen: _Seen, launched: frozenset[str]) -> FoundPod:
         pod = seen.pod
-        waits = wants_host(pod) and pod["metadata"]["uid"] not in bound
-        pool = pool_named(pod) or self._pool_of(pod["metadata"]["namespace"]) if waits else ""
+        waits = wants_launch(pod) and pod["metadata"]["uid"] not in launched
+        pool = pool_of_pod(pod) or self._pool_of(pod["metadata"]["namespace"]) if waits else ""
         if seen.found is None or seen.found[0] is not pod or seen.found[1:3] != (waits, pool):
             seen.found = (pod, waits, pool, self._evaluate(seen, pod, waits, pool))
         return seen.found[3]
@@ -237,7 +278,7 @@ class ExternalPods:
         with self._lock:
             for condition in conditions:
                 seen = self._pods.get(condition.uid)
-                if seen is None or not wants_host(seen.pod) or seen.said == condition or len(sent) == CONDITIONS_MAX:
+                if seen is None or not wants_launch(seen.pod) or seen.said == condition or len(sent) == CONDITIONS_MAX:
                     continue
                 if read_condition(seen.pod) != (condition.reason, condition.message[:MESSAGE_MAX]):
                     sent.append((seen, seen.pod, condition))
@@ -267,15 +308,15 @@ class ExternalPods:
                 raise ConnectionError("the pods of others are not listed yet")
             return {run: self._pods[uid].pod if uid in self._pods else {} for run, uid in found.items()}
 
-    def bind(self, pods: Sequence[tuple[PodId, Json, str]]) -> dict[PodId, str]:
-        """Binds pods ``(run, pod, node)``. Returns the runs that certainly were not bound, with the reason. Raises
+    def launch(self, pods: Sequence[tuple[PodId, Json, str]]) -> dict[PodId, str]:
+        """Launch pods ``(run, pod, node)``. Returns the runs that certainly were not launched, with the reason. Raises
         OSError when the result of some is unknown."""
-        answers = self._api.ask_all([binding_request(pod, run, node) for run, pod, node in pods])
+        answers = self._api.ask_all([launch_request(pod, run, node) for run, pod, node in pods])
         refused: dict[PodId, str] = {}
         unknown: OSError | None = None
         for (run, pod, node), answer in zip(pods, answers, strict=True):
             try:
-                why = self._why_not_bound(run, pod, answer)
+                why = self._why_not_launched(run, pod, answer)
             except OSError as error:
                 unknown = error
                 continue
@@ -283,16 +324,17 @@ class ExternalPods:
                 refused[run] = why
                 continue
             with self._lock:
-                if (uid := pod["metadata"]["uid"]) in self._pods:  # else it is gone already
-                    self._bound.add(uid)
-                    self._runs[str(run)] = uid
-            self._unwritten.append(event_request(pod, "Normal", "Scheduled", f"Peloton bound the pod to node {node}"))
+                seen = self._pods.get(pod["metadata"]["uid"])
+                if seen is not None:  # else it is gone already
+                    self._launched.add(pod["metadata"]["uid"])
+                    self._runs[str(run)] = pod["metadata"]["uid"]
+            self._unwritten += _describe_launch(pod, node, was_explained=seen is not None and seen.said is not None)
         if unknown is not None:
             raise unknown
         return refused
 
-    def _why_not_bound(self, run: PodId, pod: Json, answer: Answer | OSError) -> str:
-        """Return why the pod is not bound as this run; empty if it is. A conflict may result from a repeated
+    def _why_not_launched(self, run: PodId, pod: Json, answer: Answer | OSError) -> str:
+        """Return why the pod is not launched as this run; empty if it is. A conflict may result from a repeated
         request."""
         if isinstance(answer, OSError):
             raise answer
@@ -303,17 +345,18 @@ class ExternalPods:
         if answer.status == HTTPStatus.CONFLICT:
             [now] = self._api.ask_all([get_request(pod)])
             found = read_answer(now)
-            if found is not None and is_bound_as(found, run, pod["metadata"]["uid"]):
+            if found is not None and is_launched_as(found, run, pod["metadata"]["uid"]):
                 return ""
-        return f"{pod['metadata']['namespace']}/{pod['metadata']['name']} was not bound: {answer.message}"
+        deed = "admitted" if is_by_gate(pod) else "bound"
+        return f"{pod['metadata']['namespace']}/{pod['metadata']['name']} was not {deed}: {answer.message}"
 
     @property
     def has_events(self) -> bool:
-        """Return whether events of bindings wait to be written."""
+        """Return whether events of launches wait to be written."""
         return bool(self._unwritten)
 
     def write_events(self) -> None:
-        """Write some of the events, after the urgent bindings. Best effort: the pods run all the same."""
+        """Write some of the events, after the urgent launches. Best effort: the pods run all the same."""
         some = [self._unwritten.popleft() for _ in range(min(len(self._unwritten), EVENTS_MAX))]
         for start in range(0, len(some), EVENTS_AT_ONCE):
             for answer in self._api.ask_all(some[start : start + EVENTS_AT_ONCE]):
@@ -322,7 +365,7 @@ class ExternalPods:
                     return
 
     def has(self, run: str) -> bool:
-        """Return whether an external pod is, or was, bound as this run."""
+        """Return whether an external pod is, or was, launched as this run."""
         with self._lock:
             return run in self._runs
 
@@ -379,10 +422,15 @@ class ExternalPods:
             return self._cache.list_unacknowledged()
 
 
-def _run_of(pod: Json) -> str:
-    """Return the run as which Peloton has bound the pod; empty if it has not."""
-    is_bound = bool(pod.get("spec", {}).get("nodeName"))
-    return (pod["metadata"].get("annotations") or {}).get(RUN, "") if is_bound else ""
+def _describe_launch(pod: Json, node: str, was_explained: bool) -> list[Request]:
+    """Return the requests that show the launch at the pod. The scheduler of a gated pod writes an event of its own, so
+    that Peloton's are only for pods that show why they waited."""
+    if not is_by_gate(pod):
+        return [event_request(pod, "Normal", "Scheduled", f"Peloton bound the pod to node {node}")]
+    if not was_explained:
+        return []
+    text = f"its pool admits it, and node {node} has room"
+    return [show_admission_request(pod, True, "Admitted", text), event_request(pod, "Normal", "PelotonAdmitted", text)]
 
 
 def _age(seen: _Seen) -> tuple[str, str]:

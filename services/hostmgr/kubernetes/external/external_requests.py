@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 
 import orjson
 
 from peloton.model.ids import PodId
-from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, Answer, Json, Request
+from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, STRATEGIC_PATCH, Answer, Json, Request
+from services.hostmgr.kubernetes.external.gate import ADMITTED, admission_request, is_by_gate, run_of, write_now
+from services.hostmgr.kubernetes.pods.launches import RUN as RUN
 
-RUN = "peloton.io/run-of"
-"""Annotation of a pod that Peloton has bound: the id of the run."""
 MESSAGE_MAX = 1_000
 """Limit in characters; an Event allows 1,024."""
 
@@ -19,6 +18,11 @@ MESSAGE_MAX = 1_000
 def pod_path(pod: Json) -> str:
     meta = pod["metadata"]
     return f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+
+
+def launch_request(pod: Json, run: PodId, node: str) -> Request:
+    """Return the removal of the pod's gate, or the binding of a pod without one."""
+    return admission_request(pod, run, node) if is_by_gate(pod) else binding_request(pod, run, node)
 
 
 def binding_request(pod: Json, run: PodId, node: str) -> Request:
@@ -48,10 +52,8 @@ def read_answer(answer: Answer | OSError) -> Json | None:
     return next(iter(answer.json()["items"]), None)
 
 
-def is_bound_as(pod: Json, run: PodId, uid: str) -> bool:
-    meta = pod["metadata"]
-    is_bound = bool(pod.get("spec", {}).get("nodeName"))
-    return is_bound and meta["uid"] == uid and (meta.get("annotations") or {}).get(RUN) == str(run)
+def is_launched_as(pod: Json, run: PodId, uid: str) -> bool:
+    return pod["metadata"]["uid"] == uid and run_of(pod) == str(run)
 
 
 def eviction_request(pod: Json) -> Request:
@@ -67,22 +69,26 @@ def eviction_request(pod: Json) -> Request:
 
 
 def read_condition(pod: Json) -> tuple[str, str]:
-    """Return reason and message of the condition PodScheduled, if that is False."""
+    """Return reason and message of Peloton's condition, if that is False."""
+    kind = ADMITTED if is_by_gate(pod) else "PodScheduled"
     for condition in pod.get("status", {}).get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+        if condition["type"] == kind and condition["status"] == "False":
             return condition.get("reason", ""), condition.get("message", "")
     return "", ""
 
 
 def condition_request(pod: Json, reason: str, message: str) -> Request:
-    """Return a patch with all conditions and the version at which they were read: of two writers one is rejected."""
+    """Return the patch of Peloton's condition. PodScheduled of a pod that Peloton places has other writers: the patch
+    has all conditions and the version at which they were read, so that of two writers one is rejected."""
+    if is_by_gate(pod):
+        return show_admission_request(pod, False, reason, message)
     others = [each for each in pod.get("status", {}).get("conditions") or () if each["type"] != "PodScheduled"]
     own = {
         "type": "PodScheduled",
         "status": "False",
         "reason": reason,
         "message": message[:MESSAGE_MAX],
-        "lastTransitionTime": _now(),
+        "lastTransitionTime": write_now(),
     }
     body = {
         "metadata": {"resourceVersion": pod["metadata"]["resourceVersion"]},
@@ -91,9 +97,21 @@ def condition_request(pod: Json, reason: str, message: str) -> Request:
     return Request("PATCH", f"{pod_path(pod)}/status", orjson.dumps(body), MERGE_PATCH)
 
 
+def show_admission_request(pod: Json, is_admitted: bool, reason: str, message: str) -> Request:
+    own = {
+        "type": ADMITTED,
+        "status": str(is_admitted),
+        "reason": reason,
+        "message": message[:MESSAGE_MAX],
+        "lastTransitionTime": write_now(),
+    }
+    body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [own]}}
+    return Request("PATCH", f"{pod_path(pod)}/status", orjson.dumps(body), STRATEGIC_PATCH)
+
+
 def event_request(pod: Json, kind: str, reason: str, message: str) -> Request:
     """Return an event; ``kind`` is Normal or Warning."""
-    meta, now = pod["metadata"], _now()
+    meta, now = pod["metadata"], write_now()
     about = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -116,7 +134,3 @@ def event_request(pod: Json, kind: str, reason: str, message: str) -> Request:
         "count": 1,
     }
     return Request("POST", f"/api/v1/namespaces/{meta['namespace']}/events", orjson.dumps(body))
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

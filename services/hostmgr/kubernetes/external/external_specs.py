@@ -1,8 +1,8 @@
-"""External pods with ``schedulerName: peloton``: their requirements in Peloton's terms, or why Peloton cannot place
-them.
+"""External pods: their requirements in Peloton's terms, or why Peloton cannot place them.
 
-A supported requirement becomes a constraint; an unsupported one is refused, so that the pod is never misplaced.
-Preferences (``preferredDuringScheduling...``, ``ScheduleAnyway``) are ignored.
+A supported requirement becomes a constraint. An unsupported one is refused where Peloton places the pod, so that it is
+never misplaced; of a gated pod it is left to the scheduler that places it. Preferences
+(``preferredDuringScheduling...``, ``ScheduleAnyway``) are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from peloton.model.host import CLUSTER_LABEL
 from peloton.model.ids import JobId, parse_job_id
 from peloton.model.resources import EXTENDED_AMOUNT_MAX, RESOURCE_KINDS
 from services.hostmgr.kubernetes.apiserver.wire import Json
-from services.hostmgr.kubernetes.pods.statuses import is_extended, is_over, sum_occupied
+from services.hostmgr.kubernetes.external.gate import is_by_gate
+from services.hostmgr.kubernetes.pods.statuses import is_extended, sum_occupied
 
 POOL = "peloton.io/pool"
 """Resource pool of a pod or a namespace: as an annotation its path (``/team/dev``); as a label, whose value may have no
@@ -81,11 +82,10 @@ def itself(pod: Json) -> Owner:
     return Owner("Pod", meta["namespace"], meta["name"], meta["uid"])
 
 
-def wants_host(pod: Json) -> bool:
-    """Return whether Peloton must bind the pod: it has no node, is not being deleted, and has no scheduling gate."""
-    spec = pod.get("spec", {})
-    held = spec.get("nodeName") or spec.get("schedulingGates") or pod["metadata"].get("deletionTimestamp")
-    return not held and not is_over(pod)
+def pool_of_pod(pod: Json) -> str:
+    """Return the pool that a pod names; empty if it names none. Only the label of a gated pod counts, which the
+    admission policy sets and protects."""
+    return str((pod["metadata"].get("labels") or {}).get(POOL) or "") if is_by_gate(pod) else pool_named(pod)
 
 
 def pool_named(thing: Json) -> str:
@@ -99,7 +99,8 @@ def pool_named(thing: Json) -> str:
 def config_of(pod: Json, owner: Owner, cluster: str) -> job_pb2.JobConfig:
     """Return the configuration without the pool. Raises Refused."""
     spec, meta = pod["spec"], pod["metadata"]
-    _refuse_unknown_fields(spec)
+    if not is_by_gate(pod):
+        _refuse_unknown_fields(spec)
     priority = _number(meta, PRIORITY, 0, PRIORITY_MAX, max(int(spec.get("priority") or 0), 0))
     gang_size = _number(meta, GANG_SIZE, 1, GANG_SIZE_MAX, 1)
     preemptible = _label_or_annotation(meta, PREEMPTIBLE) or "true"
@@ -140,7 +141,7 @@ def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str) -> None:
     task.preemptionPolicy.killOnPreempt = True  # its owner creates another one
     rules = [_host(CLUSTER_LABEL, cluster)]
     rules += [_host(key, value) for key, value in sorted((spec.get("nodeSelector") or {}).items())]
-    rules += _affinity(spec.get("affinity") or {})
+    rules += _affinity(spec.get("affinity") or {}, is_whole=not is_by_gate(pod))
     task.constraint.type = task_pb2.Constraint.AND_CONSTRAINT
     task.constraint.andConstraint.constraints.extend(rules)
 
@@ -169,30 +170,41 @@ def _any(rules: list[task_pb2.Constraint]) -> task_pb2.Constraint:
     return rules[0] if len(rules) == 1 else whole
 
 
-def _affinity(affinity: Json) -> Iterator[task_pb2.Constraint]:
+def _affinity(affinity: Json, is_whole: bool) -> Iterator[task_pb2.Constraint]:
+    """Yield what the affinity requires of the labels of a node. Unless it ``is_whole``, unsupported parts are left
+    out: the result allows more nodes than the affinity, and never fewer."""
     for kind in ("podAffinity", "podAntiAffinity"):
-        if (affinity.get(kind) or {}).get(_MUST):
+        if is_whole and (affinity.get(kind) or {}).get(_MUST):
             raise Refused(f"Peloton does not know {kind}.{_MUST}")
     required = (affinity.get("nodeAffinity") or {}).get(_MUST)
     if required:
-        terms = [_all(list(_term(term))) for term in required.get("nodeSelectorTerms") or ()]
-        if terms:
-            yield _any(terms)
+        terms = [[*_term(term, is_whole)] for term in required.get("nodeSelectorTerms") or ()]
+        if terms and all(terms):
+            yield _any([_all(term) for term in terms])
 
 
-def _term(term: Json) -> Iterator[task_pb2.Constraint]:
+def _term(term: Json, is_whole: bool) -> Iterator[task_pb2.Constraint]:
+    if not is_whole:
+        for each in term.get("matchExpressions") or ():
+            if each["operator"] in ("In", "NotIn"):
+                yield from _expression(each)
+        return
     if term.get("matchFields"):
         raise Refused("Peloton does not know matchFields of a node affinity")
     if not term.get("matchExpressions"):
         raise Refused("a term of the node affinity is empty: it matches no node")
     for each in term["matchExpressions"]:
-        key, values = each["key"], each.get("values") or ()
-        if each["operator"] == "In":
-            yield _any([_host(key, value) for value in values])
-        elif each["operator"] == "NotIn":
-            yield from (_host(key, value, _LESS) for value in values)
-        else:
-            raise Refused(f"Peloton does not know the operator {each['operator']} of a node affinity")
+        yield from _expression(each)
+
+
+def _expression(expression: Json) -> Iterator[task_pb2.Constraint]:
+    key, values = expression["key"], expression.get("values") or ()
+    if expression["operator"] == "In":
+        yield _any([_host(key, value) for value in values])
+    elif expression["operator"] == "NotIn":
+        yield from (_host(key, value, _LESS) for value in values)
+    else:
+        raise Refused(f"Peloton does not know the operator {expression['operator']} of a node affinity")
 
 
 # -- refused fields ---------------------------------------------------------------------------------------------------

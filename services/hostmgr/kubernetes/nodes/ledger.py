@@ -94,6 +94,12 @@ class Ledger:
         self.drop_pod(pod)
         self._add(pod, node, demand)
 
+    def expect(self, pod: str, node: str, demand: Demand) -> None:
+        """Record a pod without a node for which there is to be room on this one, unless it is known already."""
+        if pod not in self._node_of:
+            self._add(pod, node, demand)
+            self._expected.add(pod)
+
     def drop_pod(self, pod: str) -> None:
         """Remove a pod that has ended, is gone, or was certainly not created."""
         self._expected.discard(pod)

@@ -23,6 +23,8 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 SCHEDULER_NAME = "peloton"
 """The ``schedulerName`` of every pod of Peloton, and of external pods for Peloton to place."""
+RUN = "peloton.io/run-of"
+"""Annotation of an external pod that Peloton has bound or admitted: the id of the run."""
 
 
 class Outcome(Enum):
@@ -54,9 +56,11 @@ def verdict_of(answer: Answer | OSError) -> Verdict:
 
 
 def demand_of(pod: Json) -> Demand:
-    """Return the demand of any pod on a node."""
-    is_foreign = pod.get("spec", {}).get("schedulerName") != SCHEDULER_NAME
-    volume = "" if is_foreign else volume_id_of(pod)
+    """Return the demand of any pod on a node. A pod that another scheduler has bound is foreign, unless Peloton has
+    admitted it."""
+    is_bound_by_others = pod.get("spec", {}).get("schedulerName") != SCHEDULER_NAME
+    is_foreign = is_bound_by_others and RUN not in (pod["metadata"].get("annotations") or {})
+    volume = "" if is_bound_by_others else volume_id_of(pod)
     return Demand(sum_occupied(pod), revocable_cpu_milli(pod), tuple(sorted(ports(pod))), is_foreign, volume)
 
 

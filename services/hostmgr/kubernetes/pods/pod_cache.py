@@ -76,10 +76,11 @@ class PodCache:
     # Events of the watch.
 
     def record_state(
-        self, pod: Json, host_id: str, is_deleted: bool = False, is_listed: bool = False
+        self, pod: Json, host_id: str, is_deleted: bool = False, is_listed: bool = False, may_move: bool = False
     ) -> PodReport | None:
         """Record a watched state. ``is_listed``: the pod was in this state before the watch started. A predecessor may
-        have reported its start, so for a pod that has ended only the end is reported."""
+        have reported its start, so for a pod that has ended only the end is reported. ``may_move``: the node was a
+        provisional one until a scheduler has bound the pod."""
         meta, node = pod["metadata"], pod.get("spec", {}).get("nodeName", "")
         name, uid = meta["name"], meta["uid"]
         own = self.pods.get(name)
@@ -89,6 +90,9 @@ class PodCache:
         if own.uid != uid:
             return None  # the end of an object that another one has replaced
         own.pod = pod
+        is_moved = may_move and bool(node) and own.node != node
+        if is_moved:
+            self._move(own, node, host_id)
         own.is_gone |= is_deleted
         if phase(pod) == "Pending" and not own.is_gone:
             self._waiting[name] = None
@@ -99,6 +103,8 @@ class PodCache:
             return None
         report = report_of(pod, own.is_gone, own.is_kill_asked, own.host_id)
         *_, state = report.token
+        if state == _WAITING and is_moved:
+            return self._note(own, _report(own, PodState.LAUNCHED, 0, "", "", Cause.NO_ENDING))
         if state == _WAITING or own.last.startswith(state):  # no change since the last report
             return None
         own.last = state
@@ -206,6 +212,18 @@ class PodCache:
         """Yield the nodes with Peloton's pods."""
         return iter(list(self._on_node))
 
+    def _move(self, own: OwnPod, node: str, host_id: str) -> None:
+        """Record that a scheduler has bound the pod to another node than the one where it was to fit."""
+        self._leave_node(own)
+        own.node, own.host_id = node, host_id
+        self._on_node.setdefault(node, set()).add(own.name)
+
+    def _leave_node(self, own: OwnPod) -> None:
+        names = self._on_node[own.node]
+        names.discard(own.name)
+        if not names:
+            del self._on_node[own.node]
+
     def _put(self, own: OwnPod) -> OwnPod:
         if (before := self.pods.get(own.name)) is not None:
             self._forget(before)
@@ -222,10 +240,7 @@ class PodCache:
         del self.pods[own.name]
         self._unacknowledged.pop(own.name, None)
         self._waiting.pop(own.name, None)
-        names = self._on_node[own.node]
-        names.discard(own.name)
-        if not names:
-            del self._on_node[own.node]
+        self._leave_node(own)
 
 
 def _read_accepted_s(pod: Json) -> float:

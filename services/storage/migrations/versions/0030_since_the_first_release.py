@@ -9,7 +9,7 @@ from services.storage.migrations import job_labels
 from services.storage.migrations import operations as do
 from services.storage.migrations.operations import BIG, BIG_ZERO, BLOB, BOOL, INT, NO_TEXT, SEQ, SMALL, TEXT, UUID, ZERO
 
-revision = "0031_from_0009"
+revision = "0032_from_0009"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
@@ -167,6 +167,7 @@ COLUMNS = {
     "host": {"to_pool": NO_TEXT},
     "host_in_pool": {"lent_by": NO_TEXT, "at_most": ZERO},
     "host_pool": {"minimum_hosts": ZERO},
+    "job": {"creator": NO_TEXT},
     "job_secret": {"holder": NO_TEXT},
     "lease": {"epoch": BIG_ZERO},
     "job_update": {"progressed_ns": BIG_ZERO, "stalled_ns": BIG_ZERO, "stall_cause": NO_TEXT},
@@ -192,6 +193,8 @@ def _create_indexes() -> None:
     do.create_index("ix_host_event_left", "host_event", "hostname seq", where="kind = 'LEFT'")
     kinds = "kind in ('CORDONED', 'UNCORDONED', 'RESERVED', 'GIVEN_BACK')"
     do.create_index("ix_host_event_open", "host_event", "cluster hostname kind seq", where=kinds)
+    of_user = "state not in (4, 5, 6, 9) and creator <> ''"
+    do.create_index("ix_job_creator", "job", "creator", where=of_user)
     do.create_index("ix_job_ended", "job", "completed_ns job_id", where="completed_ns > 0")
     do.create_index("ix_job_owner", "job", "owning_team created_ns", where="length(owning_team) <= 200")
     do.create_index("ix_job_state", "job", "state created_ns")
@@ -206,9 +209,9 @@ def _create_indexes() -> None:
 
 def downgrade() -> None:
     job_labels.drop(op.get_bind())
-    for name in ("ix_job_ended", "ix_job_owner", "ix_job_pool", "ix_job_state", "ix_job_type"):
+    for name in ("ix_job_creator", "ix_job_ended", "ix_job_owner", "ix_job_pool", "ix_job_state", "ix_job_type"):
         op.drop_index(name, "job")
     do.drop_tables(TABLES)
-    for table in ("cluster_host", "host", "job_update"):
+    for table in ("cluster_host", "host", "job", "job_update"):
         do.drop_columns(table, *COLUMNS[table])
     do.drop_counters(*COUNTERS)

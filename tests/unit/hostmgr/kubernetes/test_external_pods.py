@@ -41,7 +41,7 @@ def pods_on(serve: Callable[[str, str], Iterator[bytes]]) -> Iterator[tuple[Exte
     with run_scripted(note) as server, api_of(server) as api:
         uids = {(JOB, 0): UID}
         pods = ExternalPods(api, "k8s", lambda node: "", lambda reports: None, lambda keys: uids, lambda pod: None)
-        pods.on_replace([a_pod()])
+        pods.add_source().on_replace([a_pod()])
         yield pods, asked
 
 
@@ -66,7 +66,7 @@ def test_a_wrong_owner_of_one_pod_does_not_stop_the_others(owner: Json) -> None:
 
     with pods_on(serve) as (pods, asked):
         reference = {**owner, "controller": True, "uid": JOB}
-        pods.on_change("ADDED", a_pod(name="web-2", uid="1" + UID[1:], ownerReferences=[reference]))
+        pods.sources[0].on_change("ADDED", a_pod(name="web-2", uid="1" + UID[1:], ownerReferences=[reference]))
         assert [UID, JOB] == [one.observed.job_id for one in pods.list_pods() or ()]
         assert not any(" " in line.partition(" ")[2] or "/secrets" in line for line in asked)
 
@@ -123,14 +123,14 @@ def bound_as(run: str) -> Callable[[str, str], Iterator[bytes]]:
 def test_a_binding_whose_answer_was_lost_counts_as_done() -> None:
     """A repeated binding conflicts with itself: the pod shows the first one."""
     with pods_on(bound_as(str(FIRST))) as (pods, _):
-        assert {} == pods.bind([(FIRST, a_pod(), "n")])
+        assert {} == pods.launch([(FIRST, a_pod(), "n")])
         assert pods.has(str(FIRST))
 
 
 def test_a_pod_that_another_scheduler_has_bound_is_not_adopted() -> None:
     """The run was not launched."""
     with pods_on(bound_as(str(PodId(JOB, 0, 9)))) as (pods, _):
-        assert [FIRST] == list(pods.bind([(FIRST, a_pod(), "n")]))
+        assert [FIRST] == list(pods.launch([(FIRST, a_pod(), "n")]))
         assert not pods.has(str(FIRST))
 
 
@@ -140,14 +140,14 @@ def test_a_pod_that_was_bound_does_not_wait_any_more() -> None:
     """
     with pods_on(accept) as (pods, _):
         waiting = [one.observed.waits for one in pods.list_pods() or ()]
-        pods.bind([(FIRST, a_pod(), "n")])
+        pods.launch([(FIRST, a_pod(), "n")])
         assert ([True], [False]) == (waiting, [one.observed.waits for one in pods.list_pods() or ()])
 
 
 def test_the_event_of_a_binding_is_written_after_it() -> None:
     """The event is written by the periodic tasks: a launch does not wait for it."""
     with pods_on(accept) as (pods, asked):
-        pods.bind([(FIRST, a_pod(), "n")])
+        pods.launch([(FIRST, a_pod(), "n")])
         assert (["POST pods/web-1/binding"], True) == (asked, pods.has_events)
         pods.write_events()
         assert (["POST pods/web-1/binding", "POST events"], False) == (asked, pods.has_events)
@@ -161,9 +161,9 @@ def test_of_a_pod_that_we_have_bound_there_is_no_news_for_the_intake() -> None:
         ours, foreign = a_pod(annotations={RUN: str(FIRST)}), a_pod()
         for bound in (ours, foreign):
             bound["spec"]["nodeName"] = "n"
-        pods.on_change("MODIFIED", ours)
+        pods.sources[0].on_change("MODIFIED", ours)
         assert [] == changes
-        pods.on_change("MODIFIED", foreign)
+        pods.sources[0].on_change("MODIFIED", foreign)
         assert ["changed"] == changes
 
 
@@ -175,10 +175,10 @@ def test_what_is_found_of_a_pod_is_kept_until_it_changes() -> None:
 
         gated = a_pod()
         gated["spec"]["schedulingGates"] = [{"name": "later"}]
-        pods.on_change("MODIFIED", gated)
+        pods.sources[0].on_change("MODIFIED", gated)
         [held] = pods.list_pods() or ()
         assert not held.observed.waits
-        pods.on_change("MODIFIED", a_pod(annotations={"peloton.io/pool": "/dev"}))
+        pods.sources[0].on_change("MODIFIED", a_pod(annotations={"peloton.io/pool": "/dev"}))
         [named] = pods.list_pods() or ()
         assert (True, "/dev") == (named.observed.waits, named.pool)
 
@@ -186,7 +186,7 @@ def test_what_is_found_of_a_pod_is_kept_until_it_changes() -> None:
 def test_pods_are_not_known_while_the_watch_is_interrupted() -> None:
     """An unknown state allows no conclusion from the absence of a pod."""
     with pods_on(accept) as (pods, _):
-        pods.on_lost("the apiserver is away")
+        pods.sources[0].on_lost("the apiserver is away")
         assert pods.list_pods() is None
         with pytest.raises(ConnectionError):
             pods.pods_of([FIRST])
@@ -209,9 +209,9 @@ def acknowledge(pods: ExternalPods) -> None:
 def test_a_run_whose_pod_went_unseen_is_not_bound_any_more() -> None:
     """The owner deleted the pod while the watch was interrupted: reconciliation reports the run as lost."""
     with pods_on(accept) as (pods, _):
-        pods.bind([(FIRST, a_pod(), "n")])
-        pods.on_lost("the apiserver is away")
-        pods.on_replace([])
+        pods.launch([(FIRST, a_pod(), "n")])
+        pods.sources[0].on_lost("the apiserver is away")
+        pods.sources[0].on_replace([])
         assert (False, {FIRST: {}}) == (pods.has(str(FIRST)), pods.pods_of([FIRST]))
 
 
@@ -219,17 +219,17 @@ def test_a_run_is_forgotten_when_its_end_is_stored_and_its_pod_is_gone() -> None
     """The run is removed after the later of the two events, even if the watch was interrupted."""
     with pods_on(accept) as (pods, _):
         for is_stored_first in (True, False):
-            pods.on_change("MODIFIED", ran("Succeeded"))
+            pods.sources[0].on_change("MODIFIED", ran("Succeeded"))
             if is_stored_first:
                 acknowledge(pods)
             assert pods.has(str(FIRST))
-            pods.on_change("DELETED", ran("Succeeded"))
+            pods.sources[0].on_change("DELETED", ran("Succeeded"))
             acknowledge(pods)
             assert not pods.has(str(FIRST))
 
-        pods.on_change("MODIFIED", ran("Succeeded"))
+        pods.sources[0].on_change("MODIFIED", ran("Succeeded"))
         acknowledge(pods)
-        pods.on_replace([])
+        pods.sources[0].on_replace([])
         assert not pods.has(str(FIRST))
 
 
@@ -239,12 +239,12 @@ def test_a_pod_that_is_gone_leaves_its_node(is_seen: bool) -> None:
     gone: list[Json] = []
     with run_scripted(lambda _: iter([answer(201, {})])) as server, api_of(server) as api:
         pods = ExternalPods(api, "k8s", str, lambda _: None, lambda _: {}, gone.append)
-        pods.on_replace([a_pod()])
-        pods.bind([(FIRST, a_pod(), "n")])
+        pods.add_source().on_replace([a_pod()])
+        pods.launch([(FIRST, a_pod(), "n")])
         if is_seen:
-            pods.on_change("DELETED", a_pod())
+            pods.sources[0].on_change("DELETED", a_pod())
         else:
-            pods.on_replace([])
+            pods.sources[0].on_replace([])
     assert [a_pod()] == gone
 
 
@@ -260,11 +260,11 @@ def test_an_eviction_that_a_budget_forbids_is_repeated_while_the_pod_runs(monkey
     """
     monkeypatch.setattr(external_pods, "EVICT_AGAIN_S", 0.0)
     with pods_on(budget) as (pods, asked):
-        pods.on_change("MODIFIED", ran("Running"))
+        pods.sources[0].on_change("MODIFIED", ran("Running"))
         pods.evict([str(FIRST)])
         pods.evict_again()
         assert {UID} == pods.blocked_evictions().keys()
-        pods.on_change("MODIFIED", ran("Succeeded"))
+        pods.sources[0].on_change("MODIFIED", ran("Succeeded"))
         pods.evict_again()
         pods.evict([str(FIRST)])
         assert (["POST pods/web-1/eviction"] * 2, {}) == (asked, pods.blocked_evictions())
@@ -273,9 +273,9 @@ def test_an_eviction_that_a_budget_forbids_is_repeated_while_the_pod_runs(monkey
 def test_a_pod_that_went_unseen_is_not_to_be_evicted_any_more() -> None:
     """A missing pod has no blocked eviction."""
     with pods_on(budget) as (pods, _):
-        pods.on_change("MODIFIED", ran("Running"))
+        pods.sources[0].on_change("MODIFIED", ran("Running"))
         pods.evict([str(FIRST)])
-        pods.on_replace([])
+        pods.sources[0].on_replace([])
         assert {} == pods.blocked_evictions()
 
 
@@ -303,7 +303,7 @@ def test_the_body_of_a_binding_names_the_pod_by_its_uid() -> None:
         yield answer(201, {})
 
     with run_scripted(serve) as server, api_of(server) as api:
-        ExternalPods(api, "k8s", str, lambda _: None, lambda _: {}, lambda _: None).bind([(FIRST, a_pod(), "n")])
+        ExternalPods(api, "k8s", str, lambda _: None, lambda _: {}, lambda _: None).launch([(FIRST, a_pod(), "n")])
     [body] = bodies
     assert (UID, {RUN: str(FIRST)}, "n") == (
         body["metadata"]["uid"],

@@ -18,8 +18,8 @@ from services.hostmgr.kubernetes.external.external_specs import (
     controller_of,
     itself,
     pool_named,
-    wants_host,
 )
+from services.hostmgr.kubernetes.external.gate import wants_launch
 
 Json = dict[str, Any]
 UID = "0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -126,11 +126,11 @@ def test_what_is_only_preferred_is_passed_over() -> None:
 
 def test_pods_that_are_bound_gated_leaving_or_over_do_not_want_a_host() -> None:
     """Every other pod waits for a host."""
-    assert wants_host(a_pod())
+    assert wants_launch(a_pod())
     over = a_pod()
     over["status"]["phase"] = "Failed"
     others = [a_pod(nodeName="n"), a_pod(schedulingGates=[{"name": "g"}]), a_pod({"deletionTimestamp": "now"}), over]
-    assert [] == [pod for pod in others if wants_host(pod)]
+    assert [] == [pod for pod in others if wants_launch(pod)]
 
 
 def test_the_annotation_of_a_pool_comes_before_its_label() -> None:
