@@ -181,5 +181,6 @@ def read_kubernetes_settings(settings: Settings) -> KubernetesSettings:
         slack_period_s=settings.kubernetes_slack_period_s,
         default_image=settings.kubernetes_default_image,
         ports=read_ports(settings.kubernetes_ports),
+        admission_timeout_s=settings.kubernetes_admission_timeout_s,
         volumes=settings.kubernetes_volumes,
     )

@@ -34,6 +34,14 @@ class KubernetesSettings:
         "path of the pool of [external pods](kubernetes/pools-for-kubectl.md) for which neither the pod nor its "
         "namespace names a pool; empty: such pods are refused",
     )
+    kubernetes_admission_timeout_s: float = setting(
+        300.0,
+        "hostmgr",
+        "seconds in which a scheduler binds an admitted [gated pod](kubernetes/gate.md), or the pod is put back into "
+        "the queue of its pool",
+        low=1,
+        high=WEEK_S,
+    )
     kubernetes_priority_class: str = setting(
         "peloton",
         "hostmgr",

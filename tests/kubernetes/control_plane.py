@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -50,11 +50,18 @@ class ControlPlane:
     """Control plane with a folder and ports of its own: any number of them run side by side."""
 
     def __init__(
-        self, folder: Path, *, scheduler: bool = False, node_grace_s: int = 60, flags: Mapping[str, Flags] | None = None
+        self,
+        folder: Path,
+        *,
+        scheduler: bool = False,
+        node_grace_s: int = 60,
+        controllers: Sequence[str] = (),
+        flags: Mapping[str, Flags] | None = None,
     ) -> None:
         """Create the control plane. ``node_grace_s``: seconds without a status after which a node is lost, which a busy
-        machine reaches soon. ``flags``: more flags, by the name of the part.
+        machine reaches soon. ``controllers``: names of more controllers. ``flags``: more flags, by the name of the part.
         """
+        self._controllers = (*CONTROLLERS, *controllers)
         self.folder = folder
         self.kubeconfig, self.user_kubeconfig = folder / "kubeconfig", folder / "user.kubeconfig"
         self._ports = Taken()
@@ -197,7 +204,7 @@ class ControlPlane:
             "secure-port": self._managers,
             "kube-api-qps": 500,
             "kube-api-burst": 1000,
-            "controllers": ",".join(f"{name}-controller" for name in CONTROLLERS),
+            "controllers": ",".join(f"{name}-controller" for name in self._controllers),
             "node-monitor-period": "1s",
             "node-monitor-grace-period": f"{self._node_grace_s}s",
         }

@@ -118,7 +118,11 @@ class ExternalWorld:
         """Delete all objects: other tests see all pods and nodes of the cluster."""
         self.step_down()
         self.client.close()  # an apiserver leaves a connection that was silent for long; the next request opens one
-        for path in ("apps/v1/namespaces/{}/deployments", "batch/v1/namespaces/{}/jobs"):
+        for path in (
+            "apps/v1/namespaces/{}/deployments",
+            "apps/v1/namespaces/{}/statefulsets",
+            "batch/v1/namespaces/{}/jobs",
+        ):
             self.client.ask("DELETE", f"/apis/{path.format(self.namespace)}?propagationPolicy=Background")
         pods = f"/api/v1/namespaces/{self.namespace}/pods"
         wait(

@@ -158,10 +158,12 @@ class ExternalPodsDriver(KubernetesDriver):
     def run_periodic(self) -> None:
         super().run_periodic()
         self.external.evict_again()
+        self.external.resume_jobs()
         now_s = time.monotonic()
         if now_s - self._resent_at_s >= REPEAT_S:
             self._resent_at_s = now_s
             self._publish(self.external.list_unacknowledged())
+            self.external.put_back(self._settings.admission_timeout_s)
         self.external.write_events()
 
     @property

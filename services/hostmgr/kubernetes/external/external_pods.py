@@ -22,6 +22,7 @@ from peloton.model.ids import JobId, PodId
 from services.hostmgr.driver import PodReport
 from services.hostmgr.external_port import FoundPod, PodCondition
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, fault_of
+from services.hostmgr.kubernetes.apiserver.wire import Refused as WasRefused
 from services.hostmgr.kubernetes.external.external_requests import (
     MESSAGE_MAX,
     RUN,
@@ -45,6 +46,17 @@ from services.hostmgr.kubernetes.external.external_specs import (
     pool_of_pod,
 )
 from services.hostmgr.kubernetes.external.gate import is_by_gate, node_of_fit, run_of, wants_launch
+from services.hostmgr.kubernetes.external.put_back import (
+    NO_RETURNS,
+    PUT_BACK_MAX,
+    JobKey,
+    find_overdue,
+    job_of,
+    jobs_to_suspend,
+    resume,
+    sort_overdue,
+    suspend,
+)
 from services.hostmgr.kubernetes.pods.pod_cache import PodCache
 from services.hostmgr.kubernetes.pods.statuses import is_over
 
@@ -52,6 +64,10 @@ log = logging.getLogger(__name__)
 
 EVICT_AGAIN_S = 5.0
 """Seconds after an eviction that a PodDisruptionBudget forbids, until the next attempt."""
+RESUME_S, RESUME_IDLE_S = 1.0, 60.0
+"""Seconds between looks for suspended Jobs to resume: while there are some, and otherwise."""
+NOT_SCHEDULED = "PelotonNotScheduled"
+"""Reason shown at an admitted pod that no scheduler has bound, and that stays."""
 NAMESPACE_AGE_S = 30.0
 """Maximum age in seconds of the cached annotations of a namespace."""
 OWNERS_MAX = 10_000
@@ -80,6 +96,7 @@ class _Seen:
     config: job_pb2.JobConfig | None = None
     found: tuple[Json, bool, str, FoundPod] | None = None  # the cached result, valid for this object, wait and pool
     said: PodCondition | None = None  # shown at the pod
+    is_overdue_shown: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -128,6 +145,7 @@ class ExternalPods:
         self._controllers: dict[str, Owner] = {}  # uid of a ReplicaSet -> its controller
         self._namespaces: dict[str, tuple[float, str]] = {}  # time of the read, its pool
         self._hindered: dict[str, tuple[str, float]] = {}  # run -> why it was not evicted, time of the next attempt
+        self._resume_at_s = 0.0
         self._unwritten: deque[Request] = deque(maxlen=EVENTS_WAITING_MAX)  # events of launches
 
     # Events of the watch.
@@ -378,6 +396,11 @@ class ExternalPods:
                 self._hindered.pop(run, None)
             for run, _ in pods:
                 self._cache.kill_asked(run)
+            known = [seen.pod for seen in self._pods.values()]
+        jobs = jobs_to_suspend([pod for _, pod in pods], known)
+        if jobs:
+            self._suspend(jobs)
+            pods = [(run, pod) for run, pod in pods if job_of(pod) not in jobs]
         answers = self._api.ask_all([eviction_request(pod) for _, pod in pods])
         again_s = time.monotonic() + EVICT_AGAIN_S
         others: list[Answer | OSError] = []
@@ -391,6 +414,46 @@ class ExternalPods:
         if any(run in self._hindered for run, _ in pods):
             self._changed()
         _first_error(others)
+
+    def put_back(self, timeout_s: float) -> None:
+        """Put admitted pods back into the queue that no scheduler has bound within ``timeout_s``, as their owners
+        allow; others stay, and show it. Raises OSError."""
+        with self._lock:
+            known = [seen.pod for seen in self._pods.values()]
+            overdue = find_overdue(known, time.time(), timeout_s)[:PUT_BACK_MAX]
+            returns = sort_overdue(overdue, known) if overdue else NO_RETURNS
+            staying = [self._pods[pod["metadata"]["uid"]] for pod in returns.staying]
+            for pod in known if returns.suspended else ():
+                if job_of(pod) in returns.suspended:
+                    self._cache.kill_asked(run_of(pod))
+        text = f"no scheduler has bound it in {timeout_s:g} s, and its owner would not replace it: it keeps its place"
+        for seen in staying:
+            if not seen.is_overdue_shown:
+                seen.is_overdue_shown = True
+                self._unwritten.append(show_admission_request(seen.pod, True, NOT_SCHEDULED, text))
+                self._unwritten.append(event_request(seen.pod, "Warning", NOT_SCHEDULED, text))
+        if returns.suspended:
+            self._suspend(returns.suspended)
+        if returns.evicted:
+            log.info("%d admitted pods are put back: not scheduled in %g s", len(returns.evicted), timeout_s)
+            self.evict([run_of(pod) for pod in returns.evicted])
+
+    def _suspend(self, jobs: Collection[JobKey]) -> None:
+        log.info("%d Jobs are suspended, and resumed when their pods are gone", len(jobs))
+        self._resume_at_s = 0.0
+        suspend(self._api, jobs)
+
+    def resume_jobs(self) -> None:
+        """Resume the suspended Jobs whose pods are gone; looks for Jobs of a predecessor as well. Raises OSError."""
+        now_s = time.monotonic()
+        if now_s >= self._resume_at_s:
+            self._resume_at_s = now_s + RESUME_S
+            try:
+                left = resume(self._api)
+            except WasRefused as error:  # without the right to it no Job was suspended, either
+                log.debug("Jobs are not looked at: %s", error)
+                left = 0
+            self._resume_at_s = now_s + (RESUME_S if left else RESUME_IDLE_S)
 
     def evict_again(self) -> None:
         """Repeat due evictions. Raises OSError."""
