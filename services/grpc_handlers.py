@@ -14,12 +14,13 @@ Around = Callable[[Any, Any], AbstractAsyncContextManager[Any]]
 the context, and yields the request that is passed to the method.
 """
 
-_MAKERS: dict[tuple[bool, bool], Any] = {
+MAKERS: dict[tuple[bool, bool], Any] = {
     (False, False): grpc.unary_unary_rpc_method_handler,
     (False, True): grpc.unary_stream_rpc_method_handler,
     (True, False): grpc.stream_unary_rpc_method_handler,
     (True, True): grpc.stream_stream_rpc_method_handler,
 }
+"""Makers of handlers by two facts: requests are a stream, answers are a stream."""
 
 
 class AroundCalls(grpc.aio.ServerInterceptor):
@@ -54,6 +55,6 @@ def within(handler: Any, around: Around, read: Any) -> Any:
             async for response in responses:
                 yield response
 
-    make = _MAKERS[handler.request_streaming, handler.response_streaming]
+    make = MAKERS[handler.request_streaming, handler.response_streaming]
     does = stream if inspect.isasyncgenfunction(behaviour) else answer
     return make(does, read, handler.response_serializer)

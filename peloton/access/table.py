@@ -142,7 +142,7 @@ SERVICES: Mapping[str, Mapping[str, Row]] = {
         **dict.fromkeys(("GetJob", "GetWorkflowEvents", "ListPods", "QueryPods", "ListJobWorkflows"), _READS_V1),
         "GetJobCache": _READS_V1,
         "GetReplaceJobDiff": _row(READER, _JOB_V1, _SPEC),
-        "GetJobIDFromJobName": _ANY_READER,
+        "GetJobIDFromJobName": _row(READER, without=FILTERED),
         "QueryJobs": _row(READER, _pool("spec.respool.value"), without=FILTERED),
         "ListJobs": _row(READER, without=FILTERED),
     },

@@ -9,7 +9,6 @@ from peloton.lifecycle.constraints import Labels, label_pairs
 from peloton.lifecycle.problems import span_text
 from peloton.lifecycle.reason_text import (
     NO_NAMES,
-    Names,
     amount_text,
     explain_avoidance,
     format_count,
@@ -211,9 +210,10 @@ def drain_begun(host: HostMaintenance, unavailable_count: int, now_ns: int) -> H
     return _event(host, Kind.DRAINING, text, now_ns)
 
 
-def drain_step(host: HostMaintenance, now: DrainProgress, at_ns: int, names: Names = NO_NAMES) -> HostEvent | None:
+def drain_step(host: HostMaintenance, now: DrainProgress, at_ns: int) -> HostEvent | None:
     """Describe the progress of a drain: its first pods, and each time that about half of them have left. A drain has
-    few such events whatever its number of pods."""
+    few such events whatever its number of pods. Events have ids of jobs, which are hidden from those who may not read
+    them."""
     count = now.pod_count
     before = host.progress.pod_count
     if not count or (before and count.bit_length() >= before.bit_length()):
@@ -224,7 +224,7 @@ def drain_step(host: HostMaintenance, now: DrainProgress, at_ns: int, names: Nam
         text += (
             f"; {format_count(kept, 'pod')} of {format_count(len(now.blockers), 'job')} blocked by their SLA, first "
         )
-        text += f"of {job_text(first.job_id, names)}: {first.reason}"
+        text += f"of {job_text(first.job_id, NO_NAMES)}: {first.reason}"
     return _event(host, Kind.DRAIN_PROGRESS, text, at_ns)
 
 

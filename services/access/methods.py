@@ -47,6 +47,14 @@ def request_class(path: str) -> type[Message]:
     return message_factory.GetMessageClass(method.input_type)
 
 
+@cache
+def answer_class(path: str) -> type[Message]:
+    """Return the class of a method's answers."""
+    service, _, name = path.removeprefix("/").rpartition("/")
+    method = descriptor_pool.Default().FindServiceByName(service).methods_by_name[name]
+    return message_factory.GetMessageClass(method.output_type)
+
+
 def names_in(rule: MethodRule, path: str, request: Any) -> Iterator[tuple[Find, str]]:
     """Yield the texts in a request that lead to pools. Raises InvalidArgument for bytes that are no request."""
     if not rule.sources:

@@ -89,6 +89,13 @@ class PoolFinder:
                 (pool_ids.add if is_pool else job_ids.append)(object_id)
         return job_ids, pool_ids
 
+    async def paths_of_jobs(self, job_ids: Iterable[str]) -> dict[JobId, str]:
+        """Return the paths of the pools of the jobs that exist; that of a deleted pool is the cluster."""
+        pools = await self._pools_of_jobs(job_ids)
+        if pools:
+            await self._read_pools(set(pools.values()))
+        return {job_id: self._paths.get(pool_id, CLUSTER) for job_id, pool_id in pools.items()}
+
     def _path(self, text: str) -> str:
         """Return the path of a pool by its id or path, "" for an unknown id. An unknown path stands for itself."""
         return text if text.startswith("/") else self._paths.get(text, "")

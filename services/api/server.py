@@ -65,6 +65,7 @@ from services.access.access import Access
 from services.access.gate import Authorize, Identify
 from services.access.methods import make_rules
 from services.access.pools import PoolFinder
+from services.access.redaction_gate import Redact
 from services.access.service import AccessService
 from services.api.access_records import AccessRecords
 from services.api.backlog import BacklogGate, Bounds
@@ -275,7 +276,7 @@ class Guard:
         audit = Audit(self.recorder, rules)
         unidentified = AuditUnidentified(self.recorder if self.access is not None else None)
         identify, authorize = Identify(self.access, rules), Authorize(self.access, rules, self.finder)
-        return unidentified, identify, Requests(), audit, authorize
+        return unidentified, identify, Requests(), audit, authorize, Redact(self.access, rules, self.finder)
 
 
 def _make_server(for_roles: Gates, guard: Guard, gates: Gates) -> grpc.aio.Server:

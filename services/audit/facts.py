@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from hashlib import sha256
 from typing import Any
 
-from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from peloton.access.audit import OK, REASON_CHARS_MAX, clean
 from peloton.access.rules import Find, MethodRule
 from peloton.errors import PelotonError
-from services.access.methods import names_in, request_class
+from services.access.methods import answer_class, names_in, request_class
 
 NAMES_MAX = 5
 """Maximum number of objects that an entry names."""
@@ -67,17 +65,10 @@ def digest_of(request: Any) -> str:
     return sha256(request.SerializeToString(deterministic=True)).hexdigest()
 
 
-@cache
-def _answer_class(path: str) -> type[Message]:
-    service, _, name = path.removeprefix("/").rpartition("/")
-    method = descriptor_pool.Default().FindServiceByName(service).methods_by_name[name]
-    return message_factory.GetMessageClass(method.output_type)
-
-
 def result_of(path: str, answer: Any) -> tuple[str, str, str]:
     """Return the result, its reason, and the object that an answer names. Answers of v0 have errors inside."""
     try:
-        message: Any = _answer_class(path).FromString(answer) if isinstance(answer, bytes) else answer
+        message: Any = answer_class(path).FromString(answer) if isinstance(answer, bytes) else answer
     except DecodeError:
         return OK, "", ""
     if ERROR in message.DESCRIPTOR.fields_by_name and message.HasField(ERROR):

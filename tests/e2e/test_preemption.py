@@ -85,7 +85,7 @@ def test_a_pool_gets_back_what_it_lent(victim: str, cluster: Cluster) -> None:
     reported = next(event for event in events if event.actualState == "PREEMPTING")
     assert reported.reason == "EvictionReason_PREEMPTION"
     assert reported.message.startswith(
-        f"evicting running task: preempted for job owner of /lender-{victim}, which wants"
+        f"evicting running task: preempted for job {own} of /lender-{victim}, which wants"
     )
     if not victim:  # a leader takes what it counted within the last period with it
         cluster.wait(

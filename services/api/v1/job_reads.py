@@ -87,12 +87,20 @@ class JobReads(Servicer):
         self, request: svc.GetJobIDFromJobNameRequest, context: Any
     ) -> svc.GetJobIDFromJobNameResponse:
         can_be = "\0" not in request.job_name
-        ids = await self._calls.run(self._records.search.services_named, request.job_name) if can_be else []
+        ids = await self._calls.run(self._services_named, request.job_name) if can_be else []
         if not ids:
             raise NotFound(f'job id for job name not found: "{shorten(request.job_name)}"').because(
                 Reason.JOB_NOT_FOUND, job=request.job_name
             )
         return svc.GetJobIDFromJobNameResponse(job_id=[peloton_pb2.JobID(value=job_id) for job_id in ids])
+
+    def _services_named(self, name: str) -> list[JobId]:
+        """Return the services with this name that the caller may read."""
+        found, visible = self._records.search.services_named(name), self._visible_pools()
+        if visible is None or not found:
+            return found
+        pools = self._records.jobs.pools_of(found)
+        return [job_id for job_id in found if pools.get(job_id) in visible]
 
     async def GetJobCache(self, request: svc.GetJobCacheRequest, context: Any) -> svc.GetJobCacheResponse:
         """Return the fields that the original's cache had, read from storage."""

@@ -110,8 +110,14 @@ def evict_job(conn: sa.Connection, job_id: JobId, orders: Sequence[EvictionOrder
 
 
 def _names(conn: sa.Connection, why: EvictionReason) -> Names:
-    """Return the name of the job for which the pods are evicted."""
-    return job_names(conn, [why.for_job]) if isinstance(why, Grounds) and why.for_job else NO_NAMES
+    """Return the name of the job for which the pods are evicted, if it is in the same pool.
+
+    The text is stored for readers of the pool of the pods: it has the ids of jobs of other pools, which are hidden from
+    readers who may not read them.
+    """
+    if not isinstance(why, Grounds) or not why.for_job or not why.is_inside:
+        return NO_NAMES
+    return job_names(conn, [why.for_job])
 
 
 def requeue_ready(

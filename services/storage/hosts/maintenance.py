@@ -30,7 +30,6 @@ from peloton.model.text import shorten
 from services.storage.engine import Repository, take_numbers, writing
 from services.storage.hosts.host_events import record
 from services.storage.hosts.host_pools import HOST_POOLS_SEQ, put_to_rest, read_desired_pool
-from services.storage.jobs.names import job_names
 from services.storage.mapper import NUMBERS, Form, Mapper, json_form, strip_nul, to_json
 from services.storage.tables import HOST
 
@@ -192,8 +191,7 @@ class Maintenance(Repository):
     def note_drain(self, conn: sa.Connection, host: HostMaintenance, progress: DrainProgress, now_ns: int) -> None:
         """Record the drain progress shown to operators; no decision depends on it."""
         conn.execute(_update(host.cluster, host.hostname, progress=to_json(progress)))
-        names = job_names(conn, (one.job_id for one in progress.blockers))
-        record(conn, [host_events.drain_step(host, progress, now_ns, names)])
+        record(conn, [host_events.drain_step(host, progress, now_ns)])
 
 
 def _steer(conn: sa.Connection, cluster: str, hostname: str, act: MaintenanceAct, now_ns: int) -> HostMaintenance:

@@ -123,7 +123,7 @@ def test_a_maintenance_from_its_request_to_its_end(storage: Storage) -> None:
         ("MAINTENANCE_ASKED", "Maintenance requested: a new disk"),
         ("DRAINING", "Drain begun for its maintenance; 1 host of the cluster unavailable"),
         ("DRAIN_PROGRESS", "8 pods remaining, 3 of them terminating; 5 pods of 1 job blocked by their "
-         "SLA, first of job train: its SLA keeps 5"),
+         f"SLA, first of job {job}: its SLA keeps 5"),
         ("DRAIN_PROGRESS", "7 pods remaining, 3 of them terminating"),
         ("DRAIN_PROGRESS", "3 pods remaining, 3 of them terminating"),
         ("DRAIN_PROGRESS", "1 pod remaining, 1 of them terminating"),

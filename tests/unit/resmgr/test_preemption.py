@@ -69,7 +69,8 @@ async def test_a_pool_gets_back_what_it_lent(world: World) -> None:
         evicted = world.storage.pods.get(borrower, 9)
         assert evicted is not None
         assert evicted.message == (
-            "evicting running task: preempted for job job of /b, which wants cpu 10: /a holds 100 and is entitled to 50"
+            f"evicting running task: preempted for job {owner} of /b, which wants cpu 10: /a holds 100 and is entitled "
+            f"to 50"
         )
         assert facts(rebuild(world.storage)) == facts(loop.state)
         end(world, borrower)

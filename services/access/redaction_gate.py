@@ -1,0 +1,120 @@
+"""Interceptor of the api that redacts answers and refusals for callers who may not read all pools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from peloton.access.caller import Caller
+from peloton.access.rules import MethodRule, Needs
+from peloton.errors import PelotonError
+from services.access.access import Access
+from services.access.caller import CALLER
+from services.access.methods import answer_class
+from services.access.pools import PoolFinder
+from services.access.redaction import find_ids, read_job_names, redact, redact_text
+from services.access.visible import is_in, readable_paths
+from services.grpc_handlers import MAKERS, AroundCalls
+
+AT_ONCE_BYTES_MAX = 256 * 2**10
+"""Size of an answer above which it is searched in a thread."""
+
+
+class Redact(AroundCalls):
+    """Redacts what the methods inside of it answer. Ids that the request itself has are known to the caller."""
+
+    def __init__(self, access: Access | None, rules: Mapping[str, MethodRule], pools: PoolFinder) -> None:
+        self._access, self._rules, self._pools = access, rules, pools
+
+    def wrap(self, method: str, handler: Any) -> Any:
+        rule = self._rules.get(method)
+        if self._access is None or rule is None or rule.needs is not Needs.ROLE:
+            return handler
+        call = _Redacted(method, self._pools)
+        behaviour = handler.unary_unary or handler.stream_unary or handler.unary_stream or handler.stream_stream
+        does = call.streaming(behaviour) if handler.response_streaming else call.answering(behaviour)
+        make = MAKERS[handler.request_streaming, handler.response_streaming]
+        return make(does, handler.request_deserializer, _write_once(handler.response_serializer))
+
+
+class _Redacted:
+    """One method whose answers are redacted."""
+
+    def __init__(self, method: str, pools: PoolFinder) -> None:
+        self._method, self._pools = method, pools
+
+    def answering(self, behaviour: Any) -> Any:
+        async def answer(request: Any, context: Any) -> Any:
+            caller = CALLER.get()
+            if readable_paths(caller) is None:
+                return await behaviour(request, context)
+            try:
+                found = await behaviour(request, context)
+            except PelotonError as error:
+                await self._redact_error(error, caller, request)
+                raise
+            return await self._redact(found, caller, request)
+
+        return answer
+
+    def streaming(self, behaviour: Any) -> Any:
+        async def stream(request: Any, context: Any) -> AsyncGenerator[Any, None]:
+            caller = CALLER.get()
+            is_limited = readable_paths(caller) is not None
+            try:
+                async with aclosing(behaviour(request, context)) as answers:
+                    async for found in answers:
+                        yield await self._redact(found, caller, request) if is_limited else found
+            except PelotonError as error:
+                if is_limited:
+                    await self._redact_error(error, caller, request)
+                raise
+
+        return stream
+
+    async def _redact(self, found: Any, caller: Caller, request: Any) -> Any:
+        """Return the answer, encoded."""
+        content = found if isinstance(found, bytes) else found.SerializeToString()
+        is_large = len(content) > AT_ONCE_BYTES_MAX
+        ids = await asyncio.to_thread(find_ids, content) if is_large else find_ids(content)
+        if not ids:
+            return content
+        hidden, known = await self._find_hidden(ids, caller, request)
+        message = answer_class(self._method).FromString(content) if isinstance(found, bytes) else found
+        hidden |= set(read_job_names(message)) - known  # jobs that have been deleted since
+        if not hidden:
+            return content
+        redact(message, hidden)
+        return message.SerializeToString()
+
+    async def _redact_error(self, error: PelotonError, caller: Caller, request: Any) -> None:
+        texts = [error.message, *error.metadata.values()]
+        ids = find_ids("\n".join(texts).encode(errors="surrogatepass"))
+        hidden, _ = await self._find_hidden(ids, caller, request) if ids else (set(), ids)
+        if hidden:
+            error.message = redact_text(error.message, hidden)
+            error.metadata = {key: redact_text(text, hidden) for key, text in error.metadata.items()}
+            error.args = (error.message,)
+
+    async def _find_hidden(self, ids: set[str], caller: Caller, request: Any) -> tuple[set[str], set[str]]:
+        """Return the ids of jobs that the caller may not read, and of all jobs that exist."""
+        paths = await self._pools.paths_of_jobs(sorted(ids))
+        readable = readable_paths(caller)
+        hidden: set[str] = {job_id for job_id, path in paths.items() if not is_in(path, readable)}
+        known: set[str] = {str(job_id) for job_id in paths}
+        return (hidden - _ids_in(request) if hidden else hidden), known
+
+
+def _ids_in(request: Any) -> set[str]:
+    if hasattr(request, "__aiter__"):
+        return set()
+    return find_ids(request if isinstance(request, bytes) else request.SerializeToString())
+
+
+def _write_once(serializer: Any) -> Any:
+    """Return a serializer that takes answers which are encoded already."""
+    if serializer is None:
+        return None
+    return lambda answer: answer if isinstance(answer, bytes) else serializer(answer)
