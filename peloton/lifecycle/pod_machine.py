@@ -98,6 +98,7 @@ from peloton.lifecycle.pod_terms import (
 )
 from peloton.lifecycle.retry import THROTTLED_MESSAGE
 from peloton.model.ids import JobId
+from peloton.model.making import maker
 from peloton.model.pod import PodRecord, PodState
 
 
@@ -377,8 +378,9 @@ TABLE: Mapping[Event, Rule] = {
 # fmt: on
 
 
-_COLUMNS = tuple(field.name for field in fields(PodRecord))
-_column_values = attrgetter(*_COLUMNS)
+_PLACES = {field.name: at for at, field in enumerate(fields(PodRecord))}
+_column_values = attrgetter(*_PLACES)
+_make_pod = maker(PodRecord)
 
 
 def next_pod(pod: PodRecord, event: Event, now_ns: int, **given: Any) -> PodRecord | None:
@@ -388,10 +390,13 @@ def next_pod(pod: PodRecord, event: Event, now_ns: int, **given: Any) -> PodReco
     changes = decide(rule.rows, pod, given)
     if changes is None:
         return None
+    values = list(_column_values(pod))
+    for name, value in changes.items():
+        values[_PLACES[name]] = value
     if not rule.is_quiet:
-        changes |= {"updated_ns": now_ns, "revision": pod.revision + 1}
-    # Twice as fast as dataclasses.replace.
-    return PodRecord(**dict(zip(_COLUMNS, _column_values(pod), strict=True)) | changes)
+        values[_PLACES["updated_ns"]] = now_ns
+        values[_PLACES["revision"]] += 1
+    return _make_pod(*values)
 
 
 def no_pod(job_id: JobId, instance_id: int) -> PodRecord:

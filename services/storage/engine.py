@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import fcntl
-import json
 import sqlite3
 import threading
 import time
@@ -18,6 +17,7 @@ from functools import cache, partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import ref
 
+import orjson
 import sqlalchemy as sa
 from opentelemetry.metrics import CallbackOptions, Observation
 from sqlalchemy.dialects import postgresql, sqlite
@@ -25,6 +25,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from peloton.errors import ResourceExhausted, Unavailable
 from peloton.extras import require_extra
+from services.storage.prepared import id_to_sqlite
 from services.storage.sqlite_files import fault_of
 from services.storage.tables import COUNTER, JOB
 from services.telemetry.metrics import counter, histogram, register_gauge, timing
@@ -344,7 +345,7 @@ def key_table(dialect: str) -> sa.FromClause:
 
 def key_values(dialect: str, keys: Sequence[tuple[str, int]]) -> dict[str, Any]:
     if dialect == "sqlite":
-        return {"k_rows": json.dumps([(job.replace("-", ""), instance) for job, instance in keys])}
+        return {"k_rows": orjson.dumps([(id_to_sqlite(job), instance) for job, instance in keys]).decode()}
     return {"k_jobs": [job for job, _ in keys], "k_instances": [instance for _, instance in keys]}
 
 

@@ -21,6 +21,7 @@ from peloton.api.v0.host import host_pb2
 from peloton.model.field_types import field_types
 from peloton.model.host import HostState
 from peloton.model.job import JobState, JobType
+from peloton.model.making import maker
 from peloton.model.pod import HealthState, NextRun, PodState
 from peloton.model.volume import VolumeState
 
@@ -103,7 +104,7 @@ class Mapper(Generic[T]):
         kind: Any = record
         types = field_types(kind)
         names = list(types)
-        self._record = record
+        self._make = maker(record)
         self._forms = {name: given.get(name) or _form_of(types[name], table.c[name]) for name in names}
         places = {column.name: at for at, column in enumerate(table.columns)}
         self._pick = itemgetter(*(places.get(name, 0) for name in names))
@@ -116,7 +117,7 @@ class Mapper(Generic[T]):
         self.values = self.writer(names)
         """Function from a record to its columns."""
 
-    def record(self, row: sa.Row[Any]) -> T:
+    def record(self, row: sa.Row[Any] | tuple[Any, ...]) -> T:
         """Build a record from a row that begins with the table's columns, by position: names take twice as long."""
         found = tuple(row)
         values = list(self._pick(found))
@@ -124,10 +125,16 @@ class Mapper(Generic[T]):
             values[at] = convert(values[at])
         for at, get, make in self._makes:
             values[at] = make(*get(found))
-        return self._record(*values)
+        return self._make(*values)
 
     def writer(self, names: Iterable[str], prefix: str = "") -> Callable[[T], dict[str, Any]]:
         """Return a function from a record to the columns of several fields, their names with a prefix."""
+        columns, values = self.lister(names)
+        columns = [prefix + name for name in columns]
+        return lambda record: dict(zip(columns, values(record), strict=True))
+
+    def lister(self, names: Iterable[str]) -> tuple[list[str], Callable[[T], list[Any]]]:
+        """Return the columns of several fields, and a function from a record to the values of these columns."""
         plain, parts, converts = list[str](), list[tuple[Convert, Part]](), list[tuple[int, Convert]]()
         for name in names:
             form = self._forms[name]
@@ -137,18 +144,18 @@ class Mapper(Generic[T]):
             if form.to_column is not None:
                 converts.append((len(plain), form.to_column))
             plain.append(name)
-        columns = [prefix + name for name in (*plain, *(name for _, part in parts for name in part.columns))]
+        columns = [*plain, *(name for _, part in parts for name in part.columns)]
         get = attrgetter(*plain)
 
-        def values(record: T) -> dict[str, Any]:
+        def values(record: T) -> list[Any]:
             found = list(get(record))
             for at, convert in converts:
                 found[at] = convert(found[at])
             for of, part in parts:
                 found += part.split(of(record))
-            return dict(zip(columns, found, strict=True))
+            return found
 
-        return values
+        return columns, values
 
 
 def _get_all(places: Sequence[int]) -> Convert:

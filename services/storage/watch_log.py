@@ -92,7 +92,7 @@ def note_job(conn: sa.Connection, job: JobRecord) -> None:
 
 def note_service(conn: sa.Connection, job_id: str) -> None:
     """Log a change of the job itself, or of its update."""
-    _append(conn, [(job_id, THE_JOB)])
+    note_changes(conn, [(job_id, THE_JOB)])
 
 
 def pods_of_services(scope: sa.ColumnElement[bool], source: sa.FromClause = POD) -> sa.Select[Any]:
@@ -102,10 +102,10 @@ def pods_of_services(scope: sa.ColumnElement[bool], source: sa.FromClause = POD)
 
 
 def note_pods(conn: sa.Connection, found: sa.Select[Any], named: Mapping[str, Any]) -> None:
-    _append(conn, [(row.job_id, row.instance_id) for row in conn.execute(found, named)])
+    note_changes(conn, [(row.job_id, row.instance_id) for row in conn.execute(found, named)])
 
 
-def _append(conn: sa.Connection, changes: Sequence[tuple[str, int]]) -> None:
+def note_changes(conn: sa.Connection, changes: Sequence[tuple[str, int]]) -> None:
     if changes:
         first = take_numbers(conn, WATCH_SEQ, len(changes))
         rows = [{"seq": first + at, "job_id": job, "instance_id": i} for at, (job, i) in enumerate(changes)]

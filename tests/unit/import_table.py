@@ -296,7 +296,7 @@ MAY: dict[str, May] = {
     ),
     "services.storage": May(
         (*_MEASURES, *_INSIDE, "peloton.extras", "services.fence"),
-        ("opentelemetry", "alembic", "google", "psycopg", "sqlalchemy", "sqlmodel", "zstandard"),
+        ("opentelemetry", "alembic", "google", "orjson", "psycopg", "sqlalchemy", "sqlmodel", "zstandard"),
     ),
     "services.storage.audit": May(
         (*_MEASURES, *_INSIDE, "peloton.access.audit", "services.storage"), ("sqlalchemy", "sqlmodel")

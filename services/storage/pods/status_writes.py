@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -26,6 +25,7 @@ from services.storage.jobs.configs import facts_of
 from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.containers import write_containers
 from services.storage.pods.writes import write_reported
+from services.storage.prepared import Prepared, id_from_driver
 from services.storage.tables import JOB, POD, STATUS_LOG
 from services.storage.volumes.rows import forget_unmade, note_made
 from services.telemetry.metrics import counter
@@ -92,8 +92,9 @@ def apply_statuses(
         if at == len(rounds):
             rounds.append({})
         rounds[at][key] = after
+    services = {job_id for job_id, job in jobs.items() if job.type is JobType.SERVICE}
     for changes in rounds:
-        write_reported(conn, list(changes.values()))
+        write_reported(conn, list(changes.values()), services)
     write_containers(conn, statuses, pods)
     _log_ended(conn, outcome, pods)
     if never_sent := [status.pod_id for status in statuses if status.cause is Cause.RESOURCES_GONE]:
@@ -124,14 +125,15 @@ def read_retries(conn: sa.Connection, failed: Sequence[PodStatus]) -> list[Retry
 def _read_pods(conn: sa.Connection, statuses: Iterable[PodStatus]) -> dict[tuple[str, int], PodRecord]:
     dialect = conn.dialect.name
     keys = key_values(dialect, sorted({(s.pod_id.job_id, s.pod_id.instance_id) for s in statuses}))
-    return {(row.job_id, row.instance_id): pod_record(row) for row in conn.execute(_select_pods(dialect), keys)}
+    pods = [pod_record((id_from_driver(row[0]), *row[1:])) for row in _select_pods(dialect).fetch(conn, keys)]
+    return {(pod.job_id, pod.instance_id): pod for pod in pods}
 
 
 @cache
-def _select_pods(dialect: str) -> sa.Select[Any]:
+def _select_pods(dialect: str) -> Prepared:
     keys = key_table(dialect)
     same = sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id)
-    return sa.select(POD).select_from(keys.join(POD, same))
+    return Prepared(sa.select(POD).select_from(keys.join(POD, same)), dialect)
 
 
 def _find_final_evictions(
@@ -199,13 +201,18 @@ def _log_ended(conn: sa.Connection, outcome: StatusOutcome, pods: dict[tuple[str
         return
     first = take_numbers(conn, STATUS_SEQ, len(outcome.ended))
     rows = [
-        {
-            "seq": seq,
-            "job_id": pod.job_id,
-            "instance_id": pod.instance_id,
-            "run_id": pod.run_id,
-            "state": POD_STATE_NUMBERS[pods[pod.job_id, pod.instance_id].state],
-        }
+        [
+            seq,
+            pod.job_id,
+            pod.instance_id,
+            pod.run_id,
+            POD_STATE_NUMBERS[pods[pod.job_id, pod.instance_id].state],
+        ]
         for seq, pod in enumerate(outcome.ended, first)
     ]
-    conn.execute(STATUS_LOG.insert(), rows)
+    _insert_ended(conn.dialect.name).execute(conn, rows)
+
+
+@cache
+def _insert_ended(dialect: str) -> Prepared:
+    return Prepared(STATUS_LOG.insert(), dialect, ["seq", "job_id", "instance_id", "run_id", "state"])

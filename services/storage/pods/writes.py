@@ -6,7 +6,7 @@ job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any
@@ -25,8 +25,9 @@ from services.storage.engine import key_table, key_values
 from services.storage.mapper import strip_nul
 from services.storage.pods.scope import ONE, Chosen, Scope, Span, in_scope
 from services.storage.pods.sql import columns_of, encode, value_sql, where
+from services.storage.prepared import Prepared
 from services.storage.tables import POD, POD_EVENT
-from services.storage.watch_log import note_pods, pods_of_services
+from services.storage.watch_log import note_changes, note_pods, pods_of_services
 
 
 def instances_of(conn: sa.Connection, scope: Scope, condition: Condition) -> list[int]:
@@ -147,31 +148,26 @@ _WRITTEN = ["updated_ns", "revision"]
 _WRITTEN += dict.fromkeys(
     field for event in (*_REPORTED, Event.RUN_AGAIN) for row in TABLE[event].rows for field in row.assigned
 )
-_WRITE = (
-    sa.update(POD)
-    .where(POD.c.job_id == sa.bindparam("key_job"), POD.c.instance_id == sa.bindparam("key_instance"))
-    .values({column: sa.bindparam(f"new_{column}") for field in _WRITTEN for column in columns_of(field)})
-)
+_reported_columns, _list_reported = PODS.lister(_WRITTEN)
 
 
-_bind_reported = PODS.writer(_WRITTEN, "new_")
-
-
-def write_reported(conn: sa.Connection, pods: Sequence[PodRecord]) -> None:
-    """Write pods as changed by ``next_pod`` for reports, each pod once, with their events."""
-    rows = [_bind_reported(pod) | {"key_job": pod.job_id, "key_instance": pod.instance_id} for pod in pods]
-    conn.execute(_WRITE, rows)
-    keys = key_values(conn.dialect.name, [(pod.job_id, pod.instance_id) for pod in pods])
-    inserting, noting = _insert_reported(conn.dialect.name)
-    conn.execute(inserting, keys)
-    note_pods(conn, noting, keys)
+def write_reported(conn: sa.Connection, pods: Sequence[PodRecord], services: Container[str]) -> None:
+    """Write pods as changed by ``next_pod`` for reports, each pod once, with their events; ``services`` are the jobs
+    that are one."""
+    writing, inserting = _write_reported(conn.dialect.name)
+    writing.execute(conn, [[*_list_reported(pod), pod.job_id, pod.instance_id] for pod in pods])
+    conn.execute(inserting, key_values(conn.dialect.name, [(pod.job_id, pod.instance_id) for pod in pods]))
+    note_changes(conn, [(pod.job_id, pod.instance_id) for pod in pods if pod.job_id in services])
 
 
 @cache
-def _insert_reported(dialect: str) -> tuple[sa.Insert, sa.Select[Any]]:
+def _write_reported(dialect: str) -> tuple[Prepared, sa.Insert]:
+    mine = (POD.c.job_id == sa.bindparam("key_job"), POD.c.instance_id == sa.bindparam("key_instance"))
+    writing = sa.update(POD).where(*mine).values({name: sa.bindparam(f"new_{name}") for name in _reported_columns})
+    names = [*(f"new_{name}" for name in _reported_columns), "key_job", "key_instance"]
     keys = key_table(dialect)
     source = keys.join(POD, sa.and_(POD.c.job_id == keys.c.job_id, POD.c.instance_id == keys.c.instance_id))
-    return _inserting_events(sa.true(), dialect, source), pods_of_services(sa.true(), source)
+    return Prepared(writing, dialect, names), _inserting_events(sa.true(), dialect, source)
 
 
 def _build_insert() -> sa.Insert:
