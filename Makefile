@@ -22,7 +22,7 @@ PARTS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up dev test durations nightly lint types check audit dist clients web spark fmt proto docs site bench sim kubernetes browser screenshots clean
+.PHONY: help demo up dev test durations nightly lint types check audit dist clients web spark fmt proto docs site bench sim kubernetes manifests browser screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -87,6 +87,10 @@ nightly: $(VENV)/dev.stamp ## what make test leaves out: more seeds, kinds of cl
 kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the tests, where Go is installed
 	@$(BIN)/python -m tests.kubernetes.build $(if $(UNTIL),--until $(UNTIL))
 	@$(BIN)/python -m tests.kubernetes.kubelet_parts $(if $(UNTIL),--until $(UNTIL))
+	@$(BIN)/python -m tests.kubernetes.chart $(if $(UNTIL),--until $(UNTIL))
+
+manifests: kubernetes ## render deploy/kubernetes from the Helm chart in deploy/helm
+	@$(BIN)/python -m tests.kubernetes.chart render
 
 dist: $(VENV)/dev.stamp ## build a source distribution, a wheel, and the wheel of the client alone into dist
 	@rm -rf dist

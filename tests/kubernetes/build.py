@@ -2,7 +2,8 @@
 
 It is kept outside the repository by the hash of its sources, so that a machine builds it once. The build shows how
 far it is, continues until it is done, or until the time of ``--until``, and fails with the reason. Tests that need a
-program that is not built are skipped. The kubelet is a second program of the same module (``kubelet_parts``).
+program that is not built are skipped. The kubelet is a second program of the same module (``kubelet_parts``), and Helm
+has a module of its own (``chart``).
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from pathlib import Path
 from typing import IO
 
 SOURCES = Path(__file__).parent / "parts"
-PLANE, KUBELET = "kube", "kubelet"
-_PACKAGES = {PLANE: ".", KUBELET: "./kubelet"}
+PLANE, KUBELET, HELM = "kube", "kubelet", "helm"
+_PACKAGES = {PLANE: ".", KUBELET: "./kubelet", HELM: "helm.sh/helm/v3/cmd/helm"}
+_FOLDERS = {PLANE: SOURCES, KUBELET: SOURCES, HELM: SOURCES.parent / "helm"}
+_MAINS = {PLANE: ["main.go"], KUBELET: ["kubelet/main.go"], HELM: []}
 PROGRESS_S = 15.0
 """Seconds between lines that report the progress of a build. Two idle cores take five minutes for the control plane."""
 POLL_S = 0.5
@@ -48,8 +51,8 @@ def cache() -> Path:
 def program(name: str = PLANE) -> Path:
     """Return the path of the built program of these sources."""
     digest = hashlib.sha256()
-    for source in ("go.mod", "go.sum", f"{_PACKAGES[name]}/main.go"):
-        digest.update((SOURCES / source).read_bytes())
+    for source in ("go.mod", "go.sum", *_MAINS[name]):
+        digest.update((_FOLDERS[name] / source).read_bytes())
     return cache() / digest.hexdigest()[:16] / name
 
 
@@ -61,6 +64,17 @@ def kubernetes_version() -> str:
     found = re.search(r"k8s\.io/kubernetes (v[\d.]+)", (SOURCES / "go.mod").read_text(encoding="utf-8"))
     assert found is not None, "go.mod requires no k8s.io/kubernetes"
     return found[1]
+
+
+def _variables(name: str) -> dict[str, str]:
+    """Return the variables that the linker sets: the versions that the program reports and assumes."""
+    version = kubernetes_version()
+    major, minor, _ = version.removeprefix("v").split(".")
+    if name == HELM:
+        assumed = "helm.sh/helm/v3/pkg/chartutil.k8sVersion"
+        return {f"{assumed}Major": major, f"{assumed}Minor": minor}
+    place = "k8s.io/component-base/version"
+    return {f"{place}.gitVersion": version, f"{place}.gitMajor": major, f"{place}.gitMinor": minor}
 
 
 def build(name: str = PLANE, until_s: float | None = None) -> None:
@@ -77,17 +91,14 @@ def build(name: str = PLANE, until_s: float | None = None) -> None:
             return
         packages = _Packages(name)
         try:
-            _run([go, "list", "-deps", "-f", LISTED, package], until_s, packages.listed, packages)
+            _run([go, "list", "-deps", "-f", LISTED, package], name, until_s, packages.listed, packages)
         except subprocess.CalledProcessError as error:
             raise CannotBuild(f"its modules cannot be fetched:\n{last_lines(error.output)}") from None
         built = target.with_suffix(".new")
-        version = kubernetes_version()
-        major, minor, _ = version.removeprefix("v").split(".")
-        values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-        flags = " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{k}={v}" for k, v in values.items())])
+        flags = " ".join(["-s -w", *(f"-X {key}={value}" for key, value in _variables(name).items())])
         cores = str(os.cpu_count() or 1)
         argv = [go, "build", "-v", "-p", cores, "-trimpath", "-ldflags", flags, "-o", str(built), package]
-        _run(argv, until_s, packages.compiled, packages)
+        _run(argv, name, until_s, packages.compiled, packages)
         built.replace(target)
 
 
@@ -139,14 +150,16 @@ def _lock(lock: int, name: str, until_s: float | None) -> None:
         time.sleep(POLL_S)
 
 
-def _run(argv: list[str], until_s: float | None, is_progress: Callable[[str], bool], progress: object) -> None:
+def _run(
+    argv: list[str], name: str, until_s: float | None, is_progress: Callable[[str], bool], progress: object
+) -> None:
     """Run a command of Go, and print the progress periodically. Lines of its output other than progress are the text of
     the error.
     """
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly"}
     process = subprocess.Popen(
         argv,
-        cwd=SOURCES,
+        cwd=_FOLDERS[name],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from cli.serve import ROLE_NAMES
 from services import role_settings
 from services.settings import Settings
 from tests.compose.file import read
+from tests.kubernetes import chart
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy/kubernetes"
@@ -70,7 +74,71 @@ def test_only_the_host_manager_has_a_token() -> None:
     specs = {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in DOCUMENTS if one["kind"] in WORKLOADS}
 
     assert ["hostmgr"] == [name for name, spec in specs.items() if spec["automountServiceAccountToken"]]
-    assert ["hostmgr"] == [name for name, spec in specs.items() if "serviceAccountName" in spec]
+    assert {role: role for role in ROLE_NAMES} == {
+        name: spec["serviceAccountName"] for name, spec in specs.items() if "serviceAccountName" in spec
+    }
+
+
+@pytest.mark.parametrize("role", ROLE_NAMES)
+def test_a_role_runs_without_root_and_writes_to_tmp_alone(role: str) -> None:
+    """The container has no capability and a root file system that it cannot write to."""
+    pod = _find_named("Deployment", role)["spec"]["template"]["spec"]
+    container = _container(role)
+
+    assert (True, 10001) == (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["runAsUser"])
+    assert {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    } == container["securityContext"]
+    assert ["/tmp"] == [one["mountPath"] for one in container["volumeMounts"] if not one.get("readOnly")]
+    assert {"emptyDir"} == {*next(one for one in pod["volumes"] if one["name"] == "tmp")} - {"name"}
+
+
+@pytest.mark.parametrize("role", ROLE_NAMES)
+def test_a_drain_takes_one_replica_of_a_role_at_a_time(role: str) -> None:
+    """Each role has a disruption budget that selects its pods, and never blocks a drain of a single replica."""
+    budget = _find_named("PodDisruptionBudget", role)["spec"]
+
+    assert {"maxUnavailable": 1} == {key: value for key, value in budget.items() if key != "selector"}
+    assert (
+        budget["selector"]["matchLabels"] == _find_named("Deployment", role)["spec"]["template"]["metadata"]["labels"]
+    )
+
+
+@pytest.mark.parametrize("name", chart.FILES.values())
+def test_files_are_rendered_from_the_chart_as_it_is(name: str) -> None:
+    """A change of the chart without `make manifests` is found where there is no Helm."""
+    first = (FOLDER / name).read_text(encoding="utf-8").splitlines()[0]
+
+    assert chart.HEADER.format(chart.digest()).rstrip() == first, "the chart has changed: make manifests"
+
+
+def test_the_chart_has_the_version_of_the_code() -> None:
+    """The chart installs the image of its own version."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    found = yaml.safe_load((chart.CHART / "Chart.yaml").read_text(encoding="utf-8"))
+
+    assert (version, version.replace(".dev", "-dev")) == (found["appVersion"], found["version"])
+
+
+def test_the_schema_of_values_knows_each_value() -> None:
+    """Helm refuses values that the schema does not name, at each level that has names of its own."""
+    schema = json.loads((chart.CHART / "values.schema.json").read_text(encoding="utf-8"))
+    values = yaml.safe_load((chart.CHART / "values.yaml").read_text(encoding="utf-8"))
+    known = {name: part for name, part in schema["properties"].items() if name != "global"}
+
+    assert {*values} == {*known}
+    for name, part in known.items():
+        if "additionalProperties" in part and part["additionalProperties"] is False:
+            assert {*values[name]} == {*part["properties"]}, name
+
+
+def test_the_kustomization_has_all_files_but_the_trial() -> None:
+    """`kubectl apply -k deploy` applies what `kubectl apply -f deploy/kubernetes` does."""
+    found = yaml.safe_load((ROOT / "deploy/kustomization.yaml").read_text(encoding="utf-8"))
+
+    assert [f"kubernetes/{path.name}" for path in sorted(FOLDER.glob("*.yaml"))] == found["resources"]
 
 
 def test_the_trial_runs_temporal_as_compose_does() -> None:
