@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,33 +16,91 @@ from cli.settings import Settings, pass_settings, without_scheme
 from cli.terminal import echo
 from cli.wire import v0
 
+if TYPE_CHECKING:
+    from peloton.client.sign_in import DeviceCode
+
 TOKEN_CHARS_MAX = 16 * 1024
 
 
 @click.command(cls=Command)
 @click.option("--token-file", type=click.Path(path_type=Path), help="Read the token from a file; - is standard input.")
+@click.option("--browser", is_flag=True, help="Sign in by a browser on this machine, not by a code.")
+@click.option(
+    "--issuer-ca-file",
+    type=click.Path(path_type=Path),
+    help="PEM file of the authorities of the issuer's certificate; without it: those of the system.",
+)
 @pass_settings
-def login(settings: Settings, token_file: Path | None) -> None:
-    """Store a token for the API at an address, after a check that the API accepts it.
+def login(settings: Settings, token_file: Path | None, browser: bool, issuer_ca_file: Path | None) -> None:
+    """Sign in to the API at an address: at its OIDC issuer, or with a token.
 
-    The token is asked for, or read from a file. It is stored in a file of your folder of configurations that only you
-    can read, and all commands and clients send it from then on. PELOTON_TOKEN and PELOTON_TOKEN_FILE precede it.
+    Where the cluster has an issuer, a page and a code are printed: open the page on any machine, and type the code.
+    With --browser, or where the issuer has no such page, a browser is opened here. The token is renewed before it
+    expires, as long as the issuer allows. Where the cluster has no issuer, a token is asked for.
+
+    The token is stored in a file of your folder of configurations that only you can read, after a check that the API
+    accepts it, and all commands and clients send it from then on. PELOTON_TOKEN and PELOTON_TOKEN_FILE precede it.
 
     \b
     Example:
       peloton login --address api.example.org:5397
     """
-    from peloton.client import Client
-    from peloton.client.credentials import check_token, store_token
+    from peloton.client.token_files import check_token, store_token
 
-    token = check_token(_read_token(token_file), "the token")
     address = without_scheme(settings.address)
-    with Client(address, timeout_s=settings.timeout, token=token) as client:
-        who = client.access.WhoAmI(v0.access.WhoAmIRequest())
+    if token_file is None:
+        with settings.connect(metadata=lambda: ()) as client:  # stored credentials may have expired
+            place = client.access.WhoAmI(v0.access.WhoAmIRequest()).sign_in
+        if place.issuer:
+            sign_in_at(settings, place, browser, issuer_ca_file)
+            return
+        if browser or issuer_ca_file:
+            raise Failed(f"{address} has no OIDC issuer: want a token")
+    token = check_token(_read_token(token_file), "the token")
+    who = _check(settings, token)
     path = store_token(address, token)
     if not who.is_enforced:
         echo(f"{address} asks for no credentials; the token is stored all the same", err=True)
     echo(f"{describe(who)} at {address}; the token is in {path}")
+
+
+def sign_in_at(settings: Settings, place: v0.access.SignInPlace, browser: bool, ca_file: Path | None) -> None:
+    """Sign in at the issuer of a cluster, and store the token that the API accepts."""
+    from peloton.client.sign_in import DEVICE_ENDPOINT, sign_in_by_browser, sign_in_by_device, store_sign_in
+    from peloton.issuer import discover
+
+    address = without_scheme(settings.address)
+    issuer = discover(place.issuer, str(ca_file.resolve()) if ca_file else "")
+    if browser or not issuer.find(DEVICE_ENDPOINT):
+        tokens = sign_in_by_browser(issuer, place.client_id, _open_page)
+    else:
+        tokens = sign_in_by_device(issuer, place.client_id, _show_code)
+    who = _check(settings, tokens.id_token)
+    path = store_sign_in(address, issuer, place.client_id, tokens)
+    if not tokens.refresh_token:
+        echo(f"{issuer.name} lets no token be renewed: sign in again when it expires", err=True)
+    echo(f"{describe(who)} at {address}; the token is in {path}")
+    _echo_expiry(who, address)
+
+
+def _check(settings: Settings, token: str) -> v0.access.WhoAmIResponse:
+    """Return the identity that the API finds in a token."""
+    with settings.connect(metadata=lambda: (("authorization", f"Bearer {token}"),)) as client:
+        return client.access.WhoAmI(v0.access.WhoAmIRequest())
+
+
+def _show_code(code: DeviceCode) -> None:
+    echo(f"Open {code.address} and type the code {code.user_code}", err=True)
+    if code.complete_address:
+        echo(f"or open {code.complete_address}", err=True)
+    echo(f"Waiting for at most {code.expires_in_s / 60:.0f} min ...", err=True)
+
+
+def _open_page(address: str) -> None:
+    import webbrowser
+
+    echo(f"Sign in at {address}", err=True)
+    webbrowser.open(address)
 
 
 def _read_token(path: Path | None) -> str:
@@ -57,15 +116,21 @@ def _read_token(path: Path | None) -> str:
 @click.command(cls=Command)
 @pass_settings
 def logout(settings: Settings) -> None:
-    """Delete the stored token of the API at an address. It stays valid until it expires or is revoked."""
-    from peloton.client.credentials import credentials_file
+    """Delete the stored token of the API at an address, and end the sign-in at its issuer.
+
+    The token itself stays valid until it expires or is revoked.
+    """
+    from peloton.client.sign_in import delete_sign_in
+    from peloton.client.token_files import credentials_file
 
     path = credentials_file(without_scheme(settings.address))
     try:
-        path.unlink()
+        fault = delete_sign_in(path)
     except FileNotFoundError:
         raise Failed(f"no token is stored for {settings.address}") from None
     echo(f"deleted {path}")
+    if fault:
+        echo(f"the sign-in at the issuer has not been ended: {fault}", err=True)
 
 
 @click.command(cls=Command)
@@ -87,12 +152,24 @@ def whoami(settings: Settings) -> None:
     for label, values in (("groups", who.groups), ("issuer", [who.issuer]), ("token", [who.token_id])):
         if any(values):
             echo(f"{label}: {', '.join(values)}")
+    _echo_expiry(who, without_scheme(settings.address))
     if who.method_role:
         echo(f"role of methods: {who.method_role}")
     for grant in who.grants:
         echo(f"role {grant.role} on {grant.pool}")
     if not who.grants and not who.method_role and who.kind != "role":
         echo("no role")
+
+
+def _echo_expiry(who: v0.access.WhoAmIResponse, address: str) -> None:
+    if not who.expires_at:
+        return
+    from peloton.client.credentials import find_credentials
+    from peloton.client.token_files import read_sign_in
+
+    stored = find_credentials(address).token_file
+    is_renewed = bool(stored) and read_sign_in(Path(stored)) is not None
+    echo(f"expires: {who.expires_at}{', and is renewed before that' if is_renewed else ''}")
 
 
 def describe(who: v0.access.WhoAmIResponse) -> str:

@@ -83,6 +83,8 @@ def rpc_failure(error: grpc.RpcError, settings: Settings | None) -> str:
     if code == "DEADLINE_EXCEEDED":
         seconds = f" within {client.timeout_s:g} s" if client else ""
         return f"no answer from {address}{seconds} (DEADLINE_EXCEEDED); a longer --timeout may help"
+    if code == "UNAUTHENTICATED":
+        return f"{details} (UNAUTHENTICATED at {address}; peloton login signs in)"
     if code == "UNIMPLEMENTED":
         return f"{address} does not offer this call (UNIMPLEMENTED): {details}"
     return f"{details or 'failed'} ({code})"

@@ -11,6 +11,7 @@ from cli.terminal import echo
 
 if TYPE_CHECKING:
     from peloton.client import Client, RetryPolicy
+    from peloton.client.services import Metadata
 
 DEFAULT_ADDRESS = "localhost:5397"
 FOR_PROGRAMS = ("json", "yaml", "name")
@@ -65,8 +66,11 @@ class Settings:
             self.open_client = self.connect(RetryPolicy(self.patience, away_s=0, say=self._say_busy))
         return self.open_client
 
-    def connect(self, retry: RetryPolicy | None = None) -> Client:
-        """Return a client that the caller closes. Without ``retry`` it raises each error at once."""
+    def connect(self, retry: RetryPolicy | None = None, metadata: Metadata | None = None) -> Client:
+        """Return a client that the caller closes. Without ``retry`` it raises each error at once.
+
+        ``metadata`` returns the headers of its calls; without it they have the credentials of the user.
+        """
         from peloton import client
 
         given = {client.JOBMGR: self.jobmgr, client.RESMGR: self.resmgr, client.HOSTMGR: self.hostmgr}
@@ -76,7 +80,12 @@ class Settings:
             files = (self.ca_file, self.cert_file, self.key_file, self.server_name)
             tls = client.Tls(*(given or "" for given in files))
         return client.Client(
-            address, timeout_s=self.timeout, overrides=overrides, retry=retry or client.NO_RETRIES, tls=tls
+            address,
+            timeout_s=self.timeout,
+            overrides=overrides,
+            retry=retry or client.NO_RETRIES,
+            tls=tls,
+            metadata=metadata,
         )
 
     def _say_busy(self, refusal: str) -> None:

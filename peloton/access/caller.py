@@ -79,6 +79,7 @@ class Caller:
 
     ``issuer`` says where it was proven: a file, an OIDC issuer, a certificate. ``token_id`` is public. ``via`` names
     the caller that called on behalf of this one. ``methods`` come from the original's file of users and roles.
+    ``expires_s`` is the Unix time at which the credentials expire; 0: never, or not known.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Caller:
     via: str = ""
     grants: tuple[Grant, ...] = ()
     methods: MethodList | None = None
+    expires_s: float = 0.0
 
     @property
     def is_anonymous(self) -> bool:

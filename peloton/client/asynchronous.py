@@ -247,12 +247,14 @@ class CallDefaults:
                 return call
             await self.client.sleep(wait_s)
 
-    def fill_in(self, details: grpc.aio.ClientCallDetails, timeout_s: float | None) -> grpc.aio.ClientCallDetails:
-        self.client.last_address = self.address
+    async def fill_in(self, details: grpc.aio.ClientCallDetails, timeout_s: float | None) -> grpc.aio.ClientCallDetails:
+        client, service = self.client, self.service
+        client.last_address = self.address
+        headers = await asyncio.to_thread(client.headers_of, service) if client.renews else client.headers_of(service)
         return grpc.aio.ClientCallDetails(
             method=details.method,
             timeout=timeout_s if details.timeout is None else details.timeout,
-            metadata=grpc.aio.Metadata(*(details.metadata or ()), *self.client.headers_of(self.service)),
+            metadata=grpc.aio.Metadata(*(details.metadata or ()), *headers),
             credentials=details.credentials,
             wait_for_ready=details.wait_for_ready,
         )
@@ -264,7 +266,7 @@ class UnaryCalls(grpc.aio.UnaryUnaryClientInterceptor):
     defaults: CallDefaults
 
     async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        details = self.defaults.fill_in(client_call_details, self.defaults.client.timeout_s)
+        details = await self.defaults.fill_in(client_call_details, self.defaults.client.timeout_s)
         method = details.method.decode() if isinstance(details.method, bytes) else details.method
         return await self.defaults.repeat(lambda: continuation(details, request), is_safe(method, request))
 
@@ -274,7 +276,7 @@ class Watches(grpc.aio.UnaryStreamClientInterceptor):
     defaults: CallDefaults
 
     async def intercept_unary_stream(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        details = self.defaults.fill_in(client_call_details, self.defaults.stream_timeout_s)
+        details = await self.defaults.fill_in(client_call_details, self.defaults.stream_timeout_s)
         return await continuation(details, request)
 
 
@@ -284,7 +286,7 @@ class StreamedRequests(grpc.aio.StreamUnaryClientInterceptor):
 
     async def intercept_stream_unary(self, continuation: Any, client_call_details: Any, request_iterator: Any) -> Any:
         """Repeat the call if its messages are no iterator, and so can be sent again."""
-        details = self.defaults.fill_in(client_call_details, self.defaults.stream_timeout_s)
+        details = await self.defaults.fill_in(client_call_details, self.defaults.stream_timeout_s)
         if isinstance(request_iterator, Iterator | AsyncIterator):
             return await continuation(details, request_iterator)
         return await self.defaults.repeat(lambda: continuation(details, request_iterator), is_repeatable=False)

@@ -6,15 +6,17 @@ The file is ``peloton/credentials/HOST_PORT.token`` in the user's folder of conf
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from peloton.client.tls import cluster_file
-from peloton.errors import InvalidArgument
-from peloton.files import Stamp, read_file, read_stamp, write_private_file
+from peloton.client.token_files import TOKEN_CHARS_MAX, check_token, credentials_file, read_sign_in
+from peloton.errors import InvalidArgument, PelotonError
+from peloton.files import Stamp, read_file, read_stamp
 
-TOKEN_CHARS_MAX = 16 * 1024
+RETRY_S = 10.0
+"""Pause after a failed renewal of a token that is still valid."""
 TOKEN, TOKEN_FILE = "PELOTON_TOKEN", "PELOTON_TOKEN_FILE"
 Headers = Sequence[tuple[str, str]]
 
@@ -41,7 +43,7 @@ class Credentials:
     def headers(self) -> Callable[[], Headers]:
         """Return what gives the headers of each call."""
         if self.token_file:
-            return TokenFile(Path(self.token_file)).headers
+            return TokenFile(Path(self.token_file))
         fixed: Headers = ()
         if self.token:
             fixed = _bearer(self.token)
@@ -50,34 +52,64 @@ class Credentials:
         return lambda: fixed
 
 
+@dataclass(frozen=True)
+class _Read:
+    """The token of a file, and the times (Unix) at which it is due for renewal and expires; infinite: no renewal."""
+
+    stamp: Stamp
+    headers: Headers
+    renew_at_s: float
+    expires_s: float
+
+
 class TokenFile:
-    """The token of a file."""
+    """The token of a file. One that ``peloton login`` stored after a sign-in is renewed before it expires."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read: tuple[Stamp, Headers] | None = None
+    def __init__(self, path: Path, clock_s: Callable[[], float] = time.time) -> None:
+        self._path, self._clock_s = path, clock_s
+        self._read: _Read | None = None
+        self._retry_at_s = 0.0
 
-    def headers(self) -> Headers:
-        """Return the headers of a call. Raises InvalidArgument for a file that cannot be read or has no token."""
+    def __call__(self) -> Headers:
+        """Return the headers of a call; blocks while the token is renewed.
+
+        Raises InvalidArgument for a file that cannot be read or has no token, and, where an expired token cannot be
+        renewed, Unavailable or Unauthenticated.
+        """
+        found = self._load()
+        if not self.is_due():
+            return found.headers
+        from peloton.client.sign_in import renew
+
+        try:
+            renew(self._path)
+        except PelotonError:
+            self._retry_at_s = self._clock_s() + RETRY_S
+            if self._clock_s() >= found.expires_s:
+                raise
+        return self._load().headers
+
+    def is_due(self) -> bool:
+        """Report whether the next call will renew the token."""
+        found, now_s = self._load(), self._clock_s()
+        return now_s >= found.renew_at_s and (now_s >= self._retry_at_s or now_s >= found.expires_s)
+
+    def _load(self) -> _Read:
         try:
             stamp = read_stamp(self._path)
-            if self._read is None or self._read[0] != stamp:
+            if self._read is None or self._read.stamp != stamp:
                 content = read_file(self._path, "token file", TOKEN_CHARS_MAX + 2)
-                self._read = stamp, _bearer(check_token(content.decode("ascii", "replace").strip(), str(self._path)))
+                headers = _bearer(check_token(content.decode("ascii", "replace").strip(), str(self._path)))
+                kept = read_sign_in(self._path)
+                times_s = (kept.renew_at_s, kept.expires_s) if kept is not None else (float("inf"), float("inf"))
+                self._read = _Read(stamp, headers, *times_s)
         except OSError as error:
             raise InvalidArgument(f"token file {self._path} cannot be read: {error.strerror}") from None
-        return self._read[1]
+        return self._read
 
 
 def _bearer(token: str) -> Headers:
     return (("authorization", f"Bearer {token}"),)
-
-
-def check_token(token: str, where: str) -> str:
-    """Return the token. Raises InvalidArgument for one that no header can have."""
-    if not token or len(token) > TOKEN_CHARS_MAX or not all("!" <= letter <= "~" for letter in token):
-        raise InvalidArgument(f"{where}: want one token of at most {TOKEN_CHARS_MAX:,} printable characters, no blanks")
-    return token
 
 
 def find_credentials(address: str, environment: Mapping[str, str] = os.environ) -> Credentials:
@@ -93,17 +125,3 @@ def find_credentials(address: str, environment: Mapping[str, str] = os.environ) 
 def find_headers(address: str, given: Credentials) -> Callable[[], Headers]:
     """Return what gives the headers of each call, by the given credentials, or by those that are found."""
     return (given if given != Credentials() else find_credentials(address)).headers()
-
-
-def credentials_file(address: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of the file with the token for the API at an address."""
-    cluster = cluster_file(address.partition(",")[0].strip(), environment)
-    return cluster.parent.parent / "credentials" / f"{cluster.stem}.token"
-
-
-def store_token(address: str, token: str) -> Path:
-    """Write the file with the token, readable by the user alone, and return its path. Raises OSError."""
-    path = credentials_file(address)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private_file(path, f"{token}\n".encode("ascii"))
-    return path

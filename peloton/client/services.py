@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 
 from peloton.api.limits import MESSAGE_SIZES
+from peloton.client.credentials import TokenFile
 from peloton.client.tls import Tls, channels_of, find_tls
 from peloton.errors import InvalidArgument
 
@@ -184,6 +185,11 @@ class Services:
         self._overrides = dict(overrides or {})
         self._metadata = metadata or (lambda: ())
         self.opens = channels_of(tls or find_tls(address))
+
+    @property
+    def renews(self) -> bool:
+        """Report whether the headers of the next call will block, since they renew a token."""
+        return isinstance(self._metadata, TokenFile) and self._metadata.is_due()
 
     def headers_of(self, service: str) -> list[tuple[str, str]]:
         """Return the headers of a call of a service."""

@@ -42,6 +42,14 @@ class Oidc(Protocol):
 
 
 @dataclass(frozen=True)
+class SignInPlace:
+    """The OIDC issuer at which users sign in, and the client there whose tokens are for this cluster."""
+
+    issuer: str = ""
+    client_id: str = ""
+
+
+@dataclass(frozen=True)
 class Authenticators:
     """Authenticators that are configured, and the grants of callers without credentials."""
 
@@ -52,6 +60,7 @@ class Authenticators:
     anonymous: Caller = ANONYMOUS
     certified: Callable[[Any], Caller | None] = lambda context: None
     """Finds the caller that the connection of a call proves."""
+    sign_in: SignInPlace = SignInPlace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,10 @@ class Access:
         self._failures = Failures(clock_s)
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._key = secrets.token_bytes(32)
+
+    @property
+    def sign_in(self) -> SignInPlace:
+        return self._by.sign_in
 
     async def identify(self, context: Any) -> Caller:
         """Return the caller of a call, with its grants.
@@ -96,6 +109,7 @@ class Access:
                 self._failures.note(peer)
             raise
         until_s = self._clock_s() + KNOWN_S
+        caller = replace(caller, expires_s=expires_s)
         self._known[key] = _Known(caller, until_s, expires_s, versions)
         if len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from peloton.access.caller import Caller, CallerKind, Role
 from peloton.errors import InvalidArgument, InvalidSettings
 from peloton.extras import require_extra
-from services.access.access import Access, Authenticators, anonymous_with
+from services.access.access import Access, Authenticators, SignInPlace, anonymous_with
 from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile
 from services.access.caller import CERTIFICATE
@@ -28,6 +28,7 @@ def make_access(settings: Settings, transport: Transport) -> Access | None:
     anonymous = settings.auth_anonymous or ("none" if proves else Role.ADMIN)
     if anonymous == Role.ADMIN and not proves:
         return None
+    login_client = settings.auth_oidc_login_client or settings.auth_oidc_audience
     return Access(
         Authenticators(
             tokens=Tokens(settings.auth_tokens_file) if settings.auth_tokens_file else None,
@@ -35,6 +36,7 @@ def make_access(settings: Settings, transport: Transport) -> Access | None:
             oidc=_make_oidc(settings) if settings.auth_oidc_issuer else None,
             bindings=BindingsFile(settings.auth_roles_file) if settings.auth_roles_file else None,
             anonymous=anonymous_with(anonymous),
+            sign_in=SignInPlace(settings.auth_oidc_issuer, login_client),
             certified=find_certified(transport),
         )
     )
@@ -42,7 +44,7 @@ def make_access(settings: Settings, transport: Transport) -> Access | None:
 
 def _make_oidc(settings: Settings) -> Oidc:
     require_extra("secure", "jwt", "PELOTON_AUTH_OIDC_ISSUER")
-    from services.access.issuer import check_address, make_fetch
+    from peloton.issuer import check_address, make_fetch
     from services.access.oidc import Oidc, OidcConfig
 
     try:
@@ -55,6 +57,7 @@ def _make_oidc(settings: Settings) -> Oidc:
         settings.auth_oidc_audience,
         settings.auth_oidc_name_claim,
         settings.auth_oidc_groups_claim,
+        settings.auth_oidc_login_client,
     )
     return Oidc(config, fetch)
 

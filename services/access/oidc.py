@@ -19,8 +19,9 @@ import jwt
 
 from peloton.access.caller import Caller, CallerKind
 from peloton.errors import Unauthenticated, Unavailable
+from peloton.issuer import Fetch
 from peloton.model.text import quote
-from services.access.issuer import Fetch, read_keys
+from services.access.issuer import read_keys
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,12 @@ class OidcConfig:
     audience: str
     name_claim: str = "email"
     groups_claim: str = "groups"
+    login_client: str = ""
+
+    @property
+    def audiences(self) -> list[str]:
+        """Return the audiences of which a token must name one."""
+        return [each for each in (self.audience, self.login_client) if each]
 
 
 class Oidc:
@@ -79,11 +86,16 @@ class Oidc:
                 token,
                 key.key,
                 algorithms=[algorithm],
-                audience=self.config.audience,
+                audience=self.config.audiences,
                 issuer=self.config.issuer,
                 leeway=CLOCK_SKEW_S,
                 options={"require": _REQUIRED},
             )
+        except jwt.InvalidAudienceError:
+            wanted = " or ".join(self.config.audiences)
+            raise Unauthenticated(
+                f"the JWT is for another audience than {wanted}, the client of this cluster"
+            ) from None
         except (jwt.InvalidTokenError, RecursionError, OverflowError) as error:
             raise _refusal(error) from None
         return self._caller(claims), float(claims["exp"]) + CLOCK_SKEW_S

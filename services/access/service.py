@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from peloton.access.caller import CLUSTER, Role
@@ -12,6 +13,7 @@ from peloton.access.table import RULES
 from peloton.api.v0.access import access_pb2 as pb
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.text import quote
+from services.access.access import Access, SignInPlace
 from services.access.caller import CALLER
 from services.access.methods import first_name
 from services.access.pools import PATH_CHARS_MAX, clean
@@ -20,8 +22,10 @@ METHOD_CHARS_MAX = 200
 
 
 class AccessService:
-    def __init__(self, is_enforced: bool) -> None:
-        self._is_enforced = is_enforced
+    def __init__(self, access: Access | None) -> None:
+        self._is_enforced = access is not None
+        place = access.sign_in if access is not None else SignInPlace()
+        self._sign_in = pb.SignInPlace(issuer=place.issuer, client_id=place.client_id)
 
     async def WhoAmI(self, request: pb.WhoAmIRequest, context: Any) -> pb.WhoAmIResponse:
         caller = CALLER.get()
@@ -35,6 +39,8 @@ class AccessService:
             grants=[pb.Grant(role=grant.role, pool=grant.pool) for grant in caller.grants],
             method_role=caller.methods.role if caller.methods is not None else "",
             is_enforced=self._is_enforced,
+            expires_at=_to_text(caller.expires_s) if caller.expires_s else "",
+            sign_in=self._sign_in if self._sign_in.issuer else None,
         )
 
     async def SignIn(self, request: pb.SignInRequest, context: Any) -> pb.SignInResponse:
@@ -56,6 +62,10 @@ class AccessService:
             pools = (CLUSTER,) if rule.without is Without.CLUSTER else ()
         decision = decide(CALLER.get(), rule, pools)
         return pb.CanIResponse(is_allowed=decision.is_allowed, reason=decision.reason)
+
+
+def _to_text(at_s: float) -> str:
+    return datetime.fromtimestamp(int(at_s), UTC).isoformat()
 
 
 def find_rule(text: str, rules: Mapping[str, MethodRule]) -> MethodRule:

@@ -203,7 +203,7 @@ async def start(
         storage, channels, calls, temporal, watch=watch, bounds=bounds, expires_at=transport.expires_at
     )
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
-        (AccessService(is_enforced=access is not None), ACCESS_SERVICE),
+        (AccessService(access), ACCESS_SERVICE),
         (AuditService(storage.audit, calls), AUDIT_SERVICE),
         (jobs, JOB_MANAGER),
         (TaskManager(backend), TASK_MANAGER),

@@ -29,6 +29,13 @@ class SecuritySettings:
     auth_oidc_audience: str = setting(
         "", "api web", "audience that JWTs must name, the client id of Peloton at the issuer", form=WORD
     )
+    auth_oidc_login_client: str = setting(
+        "",
+        "api",
+        "client id of [peloton login](security.md#sign-in-of-commands) at the issuer, a public client whose tokens are "
+        "accepted, too; empty: the audience",
+        form=WORD,
+    )
     auth_oidc_name_claim: str = setting(
         "email", "api", "claim with the name of a user; `email` counts when the issuer has verified it", form=WORD
     )

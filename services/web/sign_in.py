@@ -24,10 +24,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from peloton.access.caller import CallerKind
 from peloton.api.v0.access import access_pb2 as pb
 from peloton.errors import PelotonError
+from peloton.issuer import Flow, claims_of
 from services.access.forwarded import FORWARDED, OpenCluster, credentials_in, note_client
 from services.web.api import Api
 from services.web.faults import Refusal, refusal_of
-from services.web.oidc import Flow, OidcClient, claims_of
+from services.web.oidc import OidcClient
 from services.web.sessions import COOKIE_CHARS_MAX, Sessions
 from services.web.viewer import EVERYBODY, Viewer, set_viewer, viewer_of
 

@@ -54,7 +54,7 @@ _WAKES = May(
     ("temporalio",),
 )
 _READS_FILES = ("peloton.errors", "peloton.files")
-_CLI = ("peloton.api", "peloton.client", "peloton.model", "peloton.errors", "peloton.files", "cli")
+_CLI = ("peloton.api", "peloton.client", "peloton.model", "peloton.errors", "peloton.files", "peloton.issuer", "cli")
 _SETTINGS = (
     "services.other_variables",
     "services.role_settings",
@@ -76,12 +76,15 @@ MAY: dict[str, May] = {
     "peloton.extras": May(("peloton.errors",)),
     "peloton.ports": May(("peloton.model",)),
     "peloton.files": May(("peloton.errors", "peloton.model.text")),
+    "peloton.issuer": May(("peloton.errors", "peloton.files", "peloton.model.text")),
     "peloton.deployment": May(("peloton.errors",)),
     "peloton.lifecycle": May(("peloton.model",)),
     "peloton.access": May(("peloton.model",)),
     "peloton.scheduling": May(("peloton.model", "peloton.lifecycle"), ("numpy",)),
     "peloton.hosts": May(("peloton.errors", "peloton.lifecycle", "peloton.model", "peloton.scheduling")),
-    "peloton.client": May(("peloton.api", *_READS_FILES, "peloton.model"), ("google", "grpc", "yaml")),
+    "peloton.client": May(
+        ("peloton.api", *_READS_FILES, "peloton.issuer", "peloton.model"), ("google", "grpc", "yaml")
+    ),
     "peloton.integrations": May(
         ("peloton.api", "peloton.client", "peloton.errors", "peloton.extras", "peloton.model"),
         ("cloudpickle", "google", "grpc"),
@@ -310,7 +313,10 @@ MAY: dict[str, May] = {
         ("peloton.api.channels", "peloton.errors", "services.access.files", "services.tls.transport"), ("grpc",)
     ),
     "services.access.compose": May(
-        ("peloton.access", "peloton.errors", "peloton.extras", "services.access", "services.settings", "services.tls")
+        (
+            *("peloton.access", "peloton.errors", "peloton.extras", "peloton.issuer"),
+            *("services.access", "services.settings", "services.tls"),
+        )
     ),
     "services.audit": May(
         (
@@ -322,9 +328,9 @@ MAY: dict[str, May] = {
     ),
     "services.audit.compose": May(("services.audit", "services.settings")),
     "services.access.oidc": May(
-        ("peloton.access", "peloton.errors", "peloton.model", "services.access.issuer"), ("jwt",)
+        ("peloton.access", "peloton.errors", "peloton.issuer", "peloton.model", "services.access.issuer"), ("jwt",)
     ),
-    "services.access.issuer": May(("peloton.files",), ("jwt",)),
+    "services.access.issuer": May(("peloton.issuer",), ("jwt",)),
     "services.api": May(
         (
             *_MEASURES,
@@ -396,7 +402,7 @@ MAY: dict[str, May] = {
     "services.web": May(
         (
             *("peloton.access.caller", "peloton.api", "peloton.client", "peloton.errors", "peloton.extras"),
-            *("peloton.model", "services.access.files", "services.access.forwarded", "services.access.issuer"),
+            *("peloton.issuer", "peloton.model", "services.access.files", "services.access.forwarded"),
             *("services.asgi_server", "services.role_settings", "services.settings", "services.tls.transport"),
         ),
         (

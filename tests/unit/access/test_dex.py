@@ -22,7 +22,7 @@ from urllib.request import HTTPCookieProcessor, HTTPRedirectHandler, Request, bu
 import pytest
 
 from peloton.errors import Unauthenticated
-from services.access.issuer import make_fetch
+from peloton.issuer import make_fetch
 from services.access.oidc import Oidc, OidcConfig
 from tests.nightly import NIGHTLY
 from tests.ports import free_ports

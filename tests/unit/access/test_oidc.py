@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from peloton.access.caller import CallerKind
 from peloton.errors import Unauthenticated, Unavailable
-from services.access.issuer import check_address, make_fetch, read_keys
+from peloton.issuer import check_address, make_fetch
+from services.access.issuer import read_keys
 from services.access.oidc import KEYS_AGE_S, KEYS_KEPT_S, REFETCH_S, Oidc, OidcConfig
 
 ISSUER, AUDIENCE = "https://issuer.example", "peloton"
@@ -93,7 +94,7 @@ async def test_a_signed_token_names_user_and_groups(oidc: Oidc) -> None:
         ({"exp": 1_000}, "expired"),
         ({"exp": None}, "exp"),
         ({"nbf": int(time.time()) + 3_600}, "not yet valid"),
-        ({"aud": "other"}, "Audience"),
+        ({"aud": "other"}, "for another audience than peloton, the client of this cluster"),
         ({"aud": None}, "aud"),
         ({"iss": "https://evil.example"}, "issuer"),
         ({"sub": None}, "sub"),
@@ -110,6 +111,15 @@ async def test_a_token_with_bad_claims_is_refused(oidc: Oidc, changes: dict[str,
     """The refusal names the claim."""
     with pytest.raises(Unauthenticated, match=text):
         await oidc.authenticate(sign(**changes))
+
+
+async def test_tokens_of_the_client_of_commands_are_accepted(issuer: Issuer) -> None:
+    """The error names both ids."""
+    oidc = Oidc(OidcConfig(ISSUER, AUDIENCE, login_client="cli"), issuer.fetch, lambda: issuer.now_s, run)
+    for audience in ("cli", AUDIENCE):
+        assert "ann@x.org" == (await oidc.authenticate(sign(aud=audience)))[0].name
+    with pytest.raises(Unauthenticated, match="than peloton or cli"):
+        await oidc.authenticate(sign(aud="other"))
 
 
 PUBLIC = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

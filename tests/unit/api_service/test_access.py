@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from peloton.api.v1alpha.watch.svc import watch_svc_pb2, watch_svc_pb2_grpc
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import UNLIMITED
 from services.access import files, gate
-from services.access.access import Access, Authenticators
+from services.access.access import Access, Authenticators, SignInPlace
 from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile
 from services.access.compose import find_certified
@@ -115,7 +116,8 @@ def job(pool: str = LEAF) -> job_pb2.CreateRequest:
 async def cluster(storage: Storage, tmp_path: Path) -> AsyncIterator[Cluster]:
     tokens, lines = {}, []
     for name, groups in (("rita", ()), ("mia", ("maps",)), ("otto", ()), ("ada", ()), ("web", ())):
-        tokens[name], row = make_token(name, CallerKind.USER, groups, 0.0, time.time(), os.urandom(RANDOM_BYTES))
+        life_s = 1e6 if name == "mia" else 0.0
+        tokens[name], row = make_token(name, CallerKind.USER, groups, life_s, time.time(), os.urandom(RANDOM_BYTES))
         lines.append(row.to_line())
     expired, row = make_token("rita", CallerKind.USER, (), 1.0, 1_000.0, os.urandom(RANDOM_BYTES))
     tokens["expired"] = expired
@@ -129,6 +131,7 @@ async def cluster(storage: Storage, tmp_path: Path) -> AsyncIterator[Cluster]:
             basic=BasicUsers(str(tmp_path / "users.yaml")),
             bindings=BindingsFile(str(tmp_path / "roles.toml")),
             certified=find_certified(transport),
+            sign_in=SignInPlace("https://issuer.example", "cli"),
         )
     )
     server = await start(
@@ -154,12 +157,14 @@ async def test_a_call_without_credentials_is_refused(cluster: Cluster) -> None:
 
 
 async def test_the_caller_learns_its_identity(cluster: Cluster) -> None:
-    """The caller learns its identity."""
+    """Callers without credentials learn where to sign in, and others when theirs expire."""
     mia = await cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=cluster.of("mia"))
     assert ("mia", "user", ["maps"], True) == (mia.name, mia.kind, list(mia.groups), mia.is_enforced)
     assert [("submitter", "/eng/maps")] == [(one.role, one.pool) for one in mia.grants]
     nobody = await cluster.access.WhoAmI(access_pb2.WhoAmIRequest())
-    assert ("anonymous", []) == (nobody.kind, list(nobody.grants))
+    assert ("anonymous", [], "") == (nobody.kind, list(nobody.grants), nobody.expires_at)
+    assert ("https://issuer.example", "cli") == (nobody.sign_in.issuer, nobody.sign_in.client_id)
+    assert 9e5 < datetime.fromisoformat(mia.expires_at).timestamp() - time.time() < 1e6
 
 
 async def test_jobs_are_created_where_the_caller_has_the_role(cluster: Cluster) -> None:

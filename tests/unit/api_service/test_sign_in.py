@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from peloton.access.caller import CallerKind
 from peloton.access.tokens import RANDOM_BYTES, make_token
 from peloton.errors import PelotonError
+from peloton.issuer import Flow
 from services.access.access import Access, Authenticators
 from services.access.bindings import BindingsFile
 from services.access.compose import find_certified
@@ -39,7 +40,7 @@ from services.tls.transport import PLAINTEXT
 from services.web import live
 from services.web.app import WebSettings, create_app
 from services.web.live import Hub, Topic
-from services.web.oidc import Flow, OidcClient
+from services.web.oidc import OidcClient
 from services.web.sessions import Sessions
 from services.web.sign_in import SESSION, SignInSettings
 from services.web.viewer import Viewer
@@ -305,7 +306,7 @@ def test_the_code_is_exchanged_with_its_verifier() -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             at = f"http://127.0.0.1:{server.server_port}"
-            self._answer({"authorization_endpoint": f"{at}/auth", "token_endpoint": f"{at}/token"})
+            self._answer({"issuer": at, "authorization_endpoint": f"{at}/auth", "token_endpoint": f"{at}/token"})
 
         def do_POST(self) -> None:
             posted.append(parse_qs(self.rfile.read(int(self.headers["content-length"])).decode()))

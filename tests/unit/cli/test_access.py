@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -10,7 +11,8 @@ import pytest
 
 from peloton.access.tokens import parse_rows
 from peloton.api.v0.access import access_pb2 as pb
-from peloton.client.credentials import credentials_file
+from peloton.client.token_files import credentials_file, store_token
+from tests.issuer import StandIn, browse, serve_issuer
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi
 
@@ -42,6 +44,64 @@ def test_a_stored_token_is_sent_until_it_is_deleted(run: Run, api: FakeApi, fold
     run("whoami")
     assert "authorization" not in api.calls[-1].headers
     assert "no token is stored" in run("logout").stderr
+
+
+@pytest.fixture
+def stand_in(api: FakeApi) -> Iterator[StandIn]:
+    """An issuer of the API, at which Ann types each code at once."""
+    with serve_issuer(approves="ann@x.org", interval_s=0.01) as found:
+        place = pb.SignInPlace(issuer=found.address, client_id="peloton")
+        ann = pb.WhoAmIResponse(name="ann@x.org", kind="user", is_enforced=True, expires_at="2027-01-01T00:00:00+00:00")
+        api.answers["access.WhoAmI"] = [pb.WhoAmIResponse(is_enforced=True, sign_in=place), ann]
+        yield found
+
+
+def test_a_code_leads_to_a_token_that_is_renewed(run: Run, api: FakeApi, stand_in: StandIn) -> None:
+    """No stored token is sent to find the issuer, and no secret is printed."""
+    store_token(api.address, "old")
+    said = run("login")
+    token = credentials_file(api.address).read_text().strip()
+    assert ["", f"Bearer {token}"] == [call.headers.get("authorization", "") for call in api.calls]
+    assert f"Open {stand_in.address}/device and type the code " in said.stderr
+    assert f"user ann@x.org at {api.address}; the token is in " in said.stdout
+    assert "expires: 2027-01-01T00:00:00+00:00, and is renewed before that\n" in said.stdout
+    assert token not in said.stdout + said.stderr
+    assert "and is renewed before that" in run("whoami").stdout
+    assert "has not been ended" not in run("logout").stderr
+    assert {} == stand_in.renewing
+
+
+def test_a_browser_here_leads_to_a_token(
+    run: Run, api: FakeApi, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An issuer without codes is asked this way, too, and one without renewal is said to have none."""
+    monkeypatch.setattr("webbrowser.open", browse)
+    stand_in.offers_device, stand_in.renews = False, False
+    said = run("login")
+    assert "user ann@x.org at" in said.stdout, said.output
+    assert "lets no token be renewed" in said.stderr
+    assert ", and is renewed" not in said.stdout
+
+
+def test_a_sign_in_that_fails_stores_nothing(run: Run, api: FakeApi, stand_in: StandIn) -> None:
+    """A denial, a token for another cluster, and an issuer that is away each say so."""
+    stand_in.refusals = ["access_denied"]
+    place, answer = api.answers["access.WhoAmI"][0], "the JWT is for another audience than peloton"
+    assert "was denied" in run("login").stderr
+    api.answers["access.WhoAmI"] = [place, (grpc.StatusCode.UNAUTHENTICATED, answer)]
+    assert answer in run("login").stderr
+    away = pb.SignInPlace(issuer="http://127.0.0.1:1", client_id="peloton")
+    api.answers["access.WhoAmI"] = [pb.WhoAmIResponse(sign_in=away)]
+    assert "the issuer http://127.0.0.1:1 does not answer" in run("login").stderr
+    assert not credentials_file(api.address).exists()
+
+
+def test_a_cluster_without_issuer_asks_for_a_token(run: Run, api: FakeApi) -> None:
+    """Options of a sign-in at an issuer are refused there."""
+    api.answers["access.WhoAmI"] = [pb.WhoAmIResponse(is_enforced=True), ALICE]
+    assert "has no OIDC issuer: want a token" in run("login --browser").stderr
+    api.answers["access.WhoAmI"] = [pb.WhoAmIResponse(is_enforced=True), ALICE]
+    assert "user alice at" in run("login", text="ptk_ab_cd\n").stdout
 
 
 def test_a_refused_token_is_not_stored(run: Run, api: FakeApi, folder: Path) -> None:
@@ -88,7 +148,7 @@ def test_tokens_are_made_listed_and_revoked(run: Run, folder: Path) -> None:
     run(f"admin token create bob --kind service --file {file}")
     rows = list(parse_rows(file.read_text()).values())
     assert [("alice", "user"), ("bob", "service")] == [(row.name, row.kind) for row in rows]
-    assert made.rpartition("_")[2] not in file.read_text()
+    assert made.split("_", 2)[2] not in file.read_text()
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
     assert f"{rows[0].id}\n{rows[1].id}\n" == run(f"-o name admin token list --file {file}").stdout
     run(f"admin token revoke {rows[0].id} --file {file}")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from peloton.client.credentials import Credentials, credentials_file, find_credentials
+from peloton.client.credentials import Credentials, find_credentials
+from peloton.client.token_files import credentials_file
 from peloton.errors import InvalidArgument
 
 A = "api:5397"
