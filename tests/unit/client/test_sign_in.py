@@ -156,7 +156,7 @@ def test_an_issuer_that_is_away_or_another_one_is_named(stand_in: StandIn) -> No
         discover(f"{stand_in.address}/")
 
 
-def stored(issuer: Issuer, stand_in: StandIn) -> Path:
+def store(issuer: Issuer, stand_in: StandIn) -> Path:
     return store_sign_in(ADDRESS, issuer, "peloton", by_device(issuer, stand_in, Clock()))
 
 
@@ -166,7 +166,7 @@ def make_due(path: Path, expires_s: float = 0.0) -> None:
 
 def test_the_files_of_a_sign_in_are_private_and_of_one_cluster(issuer: Issuer, stand_in: StandIn) -> None:
     """The refresh token is in no representation."""
-    path = stored(issuer, stand_in)
+    path = store(issuer, stand_in)
     assert [0o600, 0o600] == [stat.S_IMODE(one.stat().st_mode) for one in (path, sign_in_file(path))]
     kept = require(read_sign_in(path))
     assert (stand_in.address, "peloton") == (kept.issuer, kept.client_id)
@@ -177,7 +177,7 @@ def test_the_files_of_a_sign_in_are_private_and_of_one_cluster(issuer: Issuer, s
 
 def test_a_token_is_renewed_when_it_is_due(issuer: Issuer, stand_in: StandIn) -> None:
     """A token that is not due is sent without a word to the issuer."""
-    path = stored(issuer, stand_in)
+    path = store(issuer, stand_in)
     headers = TokenFile(path)
     first = headers()
     assert (first, False) == (headers(), headers.is_due())
@@ -195,7 +195,7 @@ def _renew(path: Path, barrier: threading.Barrier) -> None:
 
 def test_one_of_many_processes_renews_a_token(issuer: Issuer, stand_in: StandIn) -> None:
     """Issuers end a session whose refresh token comes twice."""
-    path = stored(issuer, stand_in)
+    path = store(issuer, stand_in)
     make_due(path)
     spawning = multiprocessing.get_context("spawn")
     barrier = spawning.Barrier(3)
@@ -209,7 +209,7 @@ def test_one_of_many_processes_renews_a_token(issuer: Issuer, stand_in: StandIn)
 
 def test_a_valid_token_outlives_a_failed_renewal(issuer: Issuer, stand_in: StandIn) -> None:
     """The issuer is asked again after a pause, and an expired token is an error that says what to do."""
-    path = stored(issuer, stand_in)
+    path = store(issuer, stand_in)
     make_due(path, expires_s=time.time() + 60)
     stand_in.renews = False
     headers = TokenFile(path)
@@ -222,7 +222,7 @@ def test_a_valid_token_outlives_a_failed_renewal(issuer: Issuer, stand_in: Stand
 
 def test_an_expired_token_needs_its_issuer(issuer: Issuer, stand_in: StandIn) -> None:
     """The error names the issuer that is away."""
-    path = stored(issuer, stand_in)
+    path = store(issuer, stand_in)
     write_sign_in(
         path, replace(require(read_sign_in(path)), renew_at_s=0.0, expires_s=0.0, issuer="http://127.0.0.1:1")
     )
@@ -232,14 +232,14 @@ def test_an_expired_token_needs_its_issuer(issuer: Issuer, stand_in: StandIn) ->
 
 def test_a_token_of_another_kind_replaces_a_sign_in(issuer: Issuer, stand_in: StandIn) -> None:
     """No renewal replaces it."""
-    path = stored(issuer, stand_in)
+    path = store(issuer, stand_in)
     store_token(ADDRESS, "ptk_ab_cd")
     assert (None, "Bearer ptk_ab_cd") == (read_sign_in(path), TokenFile(path)()[0][1])
 
 
 def test_a_damaged_sign_in_says_so(issuer: Issuer, stand_in: StandIn) -> None:
     """The error says what to do."""
-    path = stored(issuer, stand_in)
+    path = store(issuer, stand_in)
     for content in ("{", "[]", json.dumps({"issuer": "x"})):
         sign_in_file(path).write_text(content)
         with pytest.raises(InvalidArgument, match="is damaged: peloton login writes it again"):
@@ -248,7 +248,7 @@ def test_a_damaged_sign_in_says_so(issuer: Issuer, stand_in: StandIn) -> None:
 
 def test_the_end_of_a_sign_in_is_that_at_the_issuer_too(issuer: Issuer, stand_in: StandIn) -> None:
     """The files are deleted, and the refresh token is revoked."""
-    path = stored(issuer, stand_in)
+    path = store(issuer, stand_in)
     assert 1 == len(stand_in.renewing)
     assert "" == delete_sign_in(path)
     assert ({}, False, False) == (stand_in.renewing, path.exists(), sign_in_file(path).exists())
@@ -258,7 +258,7 @@ def test_the_end_of_a_sign_in_is_that_at_the_issuer_too(issuer: Issuer, stand_in
 
 async def test_the_event_loop_runs_while_a_token_is_renewed(issuer: Issuer, stand_in: StandIn) -> None:
     """The call has the renewed token."""
-    path = await asyncio.to_thread(stored, issuer, stand_in)
+    path = await asyncio.to_thread(store, issuer, stand_in)
     make_due(path)
     api = FakeApi()
     api.answers["access.WhoAmI"] = [pb.WhoAmIResponse(name="ann")]

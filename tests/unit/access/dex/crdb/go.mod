@@ -1,3 +1,0 @@
-module github.com/cockroachdb/cockroach-go
-
-go 1.20
