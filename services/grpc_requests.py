@@ -23,6 +23,7 @@ from peloton.api.wire_faults import message_of
 from peloton.errors import InvalidArgument, PelotonError, Reason, ResourceExhausted
 from peloton.ports import PERSON
 from services.access.caller import read_person
+from services.grpc_bounds import CONNECTION_OPTIONS, Incoming
 from services.grpc_errors import abort
 from services.grpc_handlers import AroundCalls, within
 
@@ -50,6 +51,7 @@ _IDENTITY_AND_GZIP = 1 << 0 | 1 << 2  # of gRPC's algorithms; to the others gRPC
 
 SERVER_OPTIONS = (
     *MESSAGE_SIZES,
+    *CONNECTION_OPTIONS,
     ("grpc.per_message_decompression", 0),
     ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_AND_GZIP),
 )
@@ -115,8 +117,8 @@ def _as_wanted(read: Any, raw: bytes) -> Any:
 
 
 class Requests(AroundCalls):
-    """Interceptor that decompresses and reads requests. It runs inside ErrorsToStatus, which turns an error into a
-    status.
+    """Interceptor that receives, decompresses and reads requests. It runs inside Receive, and inside ErrorsToStatus,
+    which turns an error into a status.
     """
 
     def __init__(self, memory: UnpackedMemory | None = None) -> None:
@@ -126,12 +128,14 @@ class Requests(AroundCalls):
         read = handler.request_deserializer
 
         @asynccontextmanager
-        async def one(raw: bytes, _: Any) -> AsyncIterator[Any]:
+        async def one(incoming: Incoming, _: Any) -> AsyncIterator[Any]:
+            raw = await incoming.read()
             with self._memory.for_unpacked(raw):
                 yield await _read(read, raw)
 
         @asynccontextmanager
-        async def keep(raw: bytes, _: Any) -> AsyncIterator[Any]:
+        async def keep(incoming: Incoming, _: Any) -> AsyncIterator[Any]:
+            raw = await incoming.read()
             with self._memory.for_unpacked(raw, KEPT_BYTES_MAX):
                 message = await _read(read, raw)
             yield message
@@ -156,7 +160,9 @@ async def _read(read: Any, raw: bytes) -> Any:
 
 
 class RequestsOfThreads(grpc.ServerInterceptor):
-    """Interceptor of a server with threads, whose methods are all unary: an error becomes the status of the call."""
+    """Interceptor of a server with threads, whose methods are all unary, inside ReceiveOnThreads: an error becomes the
+    status of the call.
+    """
 
     def __init__(self) -> None:
         self._memory = UnpackedMemory()
@@ -171,9 +177,10 @@ class RequestsOfThreads(grpc.ServerInterceptor):
             return None
         read = handler.request_deserializer
 
-        def answer(raw: bytes, context: Any) -> Any:
+        def answer(receive: Callable[[], bytes], context: Any) -> Any:
             PERSON.set(read_person(context.invocation_metadata()))
             try:
+                raw = receive()
                 with self._memory.for_unpacked(raw):
                     return handler.unary_unary(_as_wanted(read, raw), context)
             except PelotonError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -45,6 +46,8 @@ EXTRAS = {WEB: ("web", "starlette"), BRIDGE: ("aurora", "thriftpy2")}
 """The roles that need an extra, each with its name and one of its packages."""
 EXPIRY_CHECK_S = 3600.0
 """Seconds between checks whether the certificate of this process expires soon."""
+FILES_MAX = 65_536
+"""File descriptors that a process may have, where its hard limit is not lower: each connection takes one."""
 GARBAGE = (20_000, 20, 50)
 """Thresholds of the garbage collector. With Python's defaults it scans long-lived pods and hosts again and again."""
 
@@ -96,6 +99,7 @@ def run(roles: Sequence[str], upgrade: bool = False, config: str = "") -> None:
     """
     settings = role_settings.load_for(roles, config=config)
     configure_telemetry(settings, list(dict.fromkeys(roles)))
+    _raise_file_limit()
     failed = False
     try:
         asyncio.run(_run(settings, roles, upgrade))
@@ -199,6 +203,14 @@ def _policies_of(settings: Settings) -> Policies:
         gang_placement_s=settings.gang_placement_timeout_s,
         gang_launch_s=settings.gang_launch_timeout_s,
     )
+
+
+def _raise_file_limit() -> None:
+    """Raise the soft limit of file descriptors, often 1,024, which floods of connections would use up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(FILES_MAX, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _collect_garbage() -> None:

@@ -67,6 +67,7 @@ from services.access.methods import make_rules
 from services.access.pools import PoolFinder
 from services.access.redaction_gate import Redact
 from services.access.service import AccessService
+from services.access.shares import Share
 from services.api.access_records import AccessRecords
 from services.api.backlog import BacklogGate, Bounds
 from services.api.bulk_reads import BULK_READS, BulkReads
@@ -109,6 +110,7 @@ from services.api.worker_version_service import NoWorkers, Workers, WorkerVersio
 from services.audit.gate import Audit, AuditUnidentified
 from services.audit.recorder import Recorder
 from services.audit.service import AuditService
+from services.grpc_bounds import Receive
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
 from services.role_surface import roles_only_in
@@ -276,11 +278,12 @@ class Guard:
         audit = Audit(self.recorder, rules)
         unidentified = AuditUnidentified(self.recorder if self.access is not None else None)
         identify, authorize = Identify(self.access, rules), Authorize(self.access, rules, self.finder)
-        return unidentified, identify, Requests(), audit, authorize, Redact(self.access, rules, self.finder)
+        share = Share(self.access is not None, rules, RPCS_MAX)
+        return unidentified, identify, share, Requests(), audit, authorize, Redact(self.access, rules, self.finder)
 
 
 def _make_server(for_roles: Gates, guard: Guard, gates: Gates) -> grpc.aio.Server:
-    around = [*for_roles, *measure_calls(), ErrorsToStatus("api"), *guard.interceptors(), *gates]
+    around = [Receive(), *for_roles, *measure_calls(), ErrorsToStatus("api"), *guard.interceptors(), *gates]
     return grpc.aio.server(interceptors=around, options=list(OPTIONS), maximum_concurrent_rpcs=RPCS_MAX)
 
 

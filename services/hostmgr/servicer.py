@@ -18,6 +18,7 @@ from peloton.model.host import PREFETCH_MAX
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.text import shorten
 from peloton.ports import ImagePrefetcher
+from services.grpc_bounds import CALLS_OF_ROLE_MAX, ReceiveOnThreads
 from services.grpc_requests import SERVER_OPTIONS, RequestsOfThreads
 from services.hostmgr import capacity_messages, messages
 from services.hostmgr.advisor import AdviceServicer, HostAdvisor
@@ -246,8 +247,10 @@ def serve(
     default deadline of drains. ``host_pools`` is None while host pools are disabled. Without ``direct_calls`` only
     other roles may call public services."""
     threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hostmgr")
-    around = [*roles_only_on_threads(transport, direct_calls), *measure_threads(), RequestsOfThreads()]
-    server = grpc.server(threads, interceptors=around, options=SERVER_OPTIONS)
+    for_roles = roles_only_on_threads(transport, direct_calls)
+    around = [ReceiveOnThreads(), *for_roles, *measure_threads(), RequestsOfThreads()]
+    bound = CALLS_OF_ROLE_MAX
+    server = grpc.server(threads, interceptors=around, options=SERVER_OPTIONS, maximum_concurrent_rpcs=bound)
     hostmgr_pb2_grpc.add_HostsServicer_to_server(HostsServicer(core, maintenance, images, rebalancer, uses), server)
     hosts = HostServiceServicer(core.cache, maintenance, uses, deadline_s, advisor, host_pools)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(hosts, server)

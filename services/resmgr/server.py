@@ -12,6 +12,7 @@ from peloton.api.private import resmgr_pb2_grpc
 from peloton.api.service_names import EXPLAIN_SERVICE, MOVER_SERVICE, RESOURCE_MANAGER, add_under_all_names
 from peloton.model.host import ClusterSums
 from peloton.ports import Lifecycles
+from services.grpc_bounds import CALLS_OF_ROLE_MAX, Receive
 from services.grpc_requests import SERVER_OPTIONS, Requests
 from services.grpc_status import ErrorsToStatus
 from services.resmgr.capacity_source import CapacitySource
@@ -79,9 +80,9 @@ async def serve(
     pools = PoolService(loop, storage.pools, storage.jobs)
     await asyncio.to_thread(pools.load)
     await loop.start()
-    around = [*roles_only(transport, direct_calls), *measure_calls()]
+    around = [Receive(), *roles_only(transport, direct_calls), *measure_calls()]
     around += [ErrorsToStatus("resource manager"), Requests()]
-    server = grpc.aio.server(interceptors=around, options=OPTIONS)
+    server = grpc.aio.server(interceptors=around, options=OPTIONS, maximum_concurrent_rpcs=CALLS_OF_ROLE_MAX)
     resmgr_pb2_grpc.add_AdmissionServicer_to_server(AdmissionServicer(loop), server)
     add_under_all_names(server, pools, RESOURCE_MANAGER)
     add_under_all_names(server, ExplainService(loop, storage, capacity_source, workflows), EXPLAIN_SERVICE)

@@ -38,13 +38,12 @@ class MeasuredCalls(AroundCalls):
 
     def wrap(self, method: str, handler: Any) -> Any:
         name = method.removeprefix("/")
-        is_unary = not (handler.request_streaming or handler.response_streaming)
+        is_one = not handler.request_streaming
+        is_unary = is_one and not handler.response_streaming
 
         @asynccontextmanager
         async def measure(request: Any, context: Any) -> AsyncIterator[Any]:
             began_s, code = time.perf_counter(), OK
-            if isinstance(request, bytes):
-                _SIZES.record(len(request))
             try:
                 # A stream may be closed in another context than the one that opened it, so streams have no span.
                 with serving(name, context.invocation_metadata()) if is_unary else nullcontext():
@@ -58,6 +57,8 @@ class MeasuredCalls(AroundCalls):
                 raise
             finally:
                 _record(name, code, time.perf_counter() - began_s if is_unary else None)
+                if is_one and request.first_bytes is not None:
+                    _SIZES.record(request.first_bytes)
 
         return within(handler, measure, handler.request_deserializer)
 

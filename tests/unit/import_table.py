@@ -28,6 +28,7 @@ _CHOOSES_HOSTS = (
 )
 _HOSTMGR = ("services.hostmgr", "services.settings", "services.storage")
 _SERVES = (
+    "services.grpc_bounds",
     "services.grpc_errors",
     "services.grpc_handlers",
     "services.grpc_requests",
@@ -162,10 +163,12 @@ MAY: dict[str, May] = {
         ("cryptography", "grpc"),
     ),
     "services.grpc_handlers": May((), ("grpc",)),
+    "services.grpc_bounds": May(("peloton.errors", "services.grpc_handlers"), ("grpc",)),
     "services.role_surface": May(("services.grpc_handlers", "services.tls.transport"), ("grpc",)),
     "services.grpc_status": May(_GRPC, ("grpc",)),
     "services.grpc_requests": May(
-        (*_GRPC, "peloton.api.wire_faults", "peloton.ports", "services.access.caller"), ("google", "grpc")
+        (*_GRPC, "peloton.api.wire_faults", "peloton.ports", "services.access.caller", "services.grpc_bounds"),
+        ("google", "grpc"),
     ),
     "services.leader": May(
         (
@@ -331,6 +334,12 @@ MAY: dict[str, May] = {
         ("peloton.access", "peloton.errors", "peloton.issuer", "peloton.model", "services.access.issuer"), ("jwt",)
     ),
     "services.access.issuer": May(("peloton.issuer",), ("jwt",)),
+    "services.access.shares": May(
+        (
+            *("peloton.access", "peloton.errors"),
+            *("services.access.caller", "services.grpc_bounds", "services.grpc_handlers"),
+        )
+    ),
     "services.api": May(
         (
             *_MEASURES,

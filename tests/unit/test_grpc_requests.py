@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
@@ -15,6 +16,7 @@ import pytest
 from peloton.api.v0.peloton_pb2 import Label
 from peloton.errors import InvalidArgument, ResourceExhausted
 from services.access.caller import ON_BEHALF_OF, read_person
+from services.grpc_bounds import Receive, ReceiveOnThreads
 from services.grpc_requests import (
     KEPT_BYTES_MAX,
     SERVER_OPTIONS,
@@ -69,7 +71,7 @@ class LengthsOfThreads:
 async def channel() -> AsyncIterator[Any]:
     """Return a channel to a server that has memory for one large compressed request."""
     requests = Requests(UnpackedMemory(UNPACKED_BYTES_MAX))
-    server = grpc.aio.server(interceptors=[ErrorsToStatus("test"), requests], options=SERVER_OPTIONS)
+    server = grpc.aio.server(interceptors=[Receive(), ErrorsToStatus("test"), requests], options=SERVER_OPTIONS)
     server.add_generic_rpc_handlers((cast(Any, Lengths()),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -80,7 +82,9 @@ async def channel() -> AsyncIterator[Any]:
 
 @pytest.fixture
 def channel_to_threads() -> Iterator[Any]:
-    server = grpc.server(ThreadPoolExecutor(2), interceptors=[RequestsOfThreads()], options=SERVER_OPTIONS)
+    server = grpc.server(
+        ThreadPoolExecutor(2), interceptors=[ReceiveOnThreads(), RequestsOfThreads()], options=SERVER_OPTIONS
+    )
     server.add_generic_rpc_handlers((cast(Any, LengthsOfThreads()),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -200,3 +204,24 @@ def test_a_forwarded_call_names_its_user() -> None:
     """The name is percent-encoded, and a call without one has none."""
     assert "ann b" == read_person([("x", "y"), (ON_BEHALF_OF, "ann%20b")])
     assert "" == read_person(None)
+
+
+def test_a_request_that_does_not_come_frees_its_thread() -> None:
+    """A call that waits too long for its request is cancelled, and the next one is answered."""
+    receive = ReceiveOnThreads(wait_s=0.1)
+    server = grpc.server(ThreadPoolExecutor(1), interceptors=[receive, RequestsOfThreads()], options=SERVER_OPTIONS)
+    server.add_generic_rpc_handlers((cast(Any, LengthsOfThreads()),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    never = threading.Event()
+
+    def wait() -> Iterator[bytes]:
+        never.wait()
+        yield b""
+
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        held: Any = channel.stream_unary(ONE).future(wait())
+        assert b"0" == channel.unary_unary(ONE)(b"", timeout=20)
+        assert grpc.StatusCode.CANCELLED == held.code()
+        never.set()
+    server.stop(None)

@@ -1,0 +1,113 @@
+"""Shares of the calls that an api has in progress: neither callers without credentials nor one user hold all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from peloton.access.caller import Caller, CallerKind
+from peloton.access.rules import MethodRule, Needs
+from peloton.errors import Reason, ResourceExhausted
+from services.access.caller import CALLER
+from services.grpc_bounds import Incoming
+from services.grpc_handlers import AroundCalls, within
+
+ANONYMOUS_CALLS_MAX = 100
+"""Calls in progress of all callers without credentials. One more ends the oldest of them."""
+ANONYMOUS_REQUESTS_MAX = 8
+"""Calls without credentials whose request is on its way, each of which may take the size of a message."""
+ANONYMOUS_REQUEST_S = 5.0
+"""Time for the first message of a call without credentials, in seconds."""
+CALLER_SHARE = 3
+"""A caller has at most this part of the calls in progress: a third."""
+RETRY_AFTER_S = 1.0
+
+
+class Places:
+    """A number of places. When all are held, the call that has held one longest gives way to the next."""
+
+    def __init__(self, count_max: int, calls: str) -> None:
+        self._count_max, self._calls = count_max, calls
+        self._holders: OrderedDict[_Holder, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Hold a place. Raises ResourceExhausted when the block has to give way."""
+        task = asyncio.current_task()
+        assert task is not None
+        holder = _Holder(task)
+        while len(self._holders) >= self._count_max:
+            self._holders.popitem(last=False)[0].give_way()
+        self._holders[holder] = None
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not holder.has_given_way:
+                raise
+            task.uncancel()
+            text = f"{self._count_max} {self._calls} are in progress, which is the bound: this one gives way to another"
+            raise ResourceExhausted(text, RETRY_AFTER_S).because(Reason.OVERLOADED, rule="anonymous_calls") from None
+        finally:
+            self._holders.pop(holder, None)
+
+
+class _Holder:
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task, self.has_given_way = task, False
+
+    def give_way(self) -> None:
+        self.has_given_way = True
+        self._task.cancel()
+
+
+class Share(AroundCalls):
+    """Interceptor below the one that identifies callers, and above the one that reads requests."""
+
+    def __init__(self, is_enforced: bool, rules: Mapping[str, MethodRule], calls_max: int) -> None:
+        """``is_enforced``: callers need credentials; without it only methods that are open to all have a bound."""
+        self._is_enforced, self._rules = is_enforced, rules
+        self._of_caller_max = calls_max // CALLER_SHARE
+        self._of_callers = Counter[tuple[str, str]]()
+        self._anonymous = Places(ANONYMOUS_CALLS_MAX, "calls without credentials")
+        self._requests = Places(ANONYMOUS_REQUESTS_MAX, "calls without credentials that wait for their request")
+
+    def wrap(self, method: str, handler: Any) -> Any:
+        rule = self._rules.get(method)
+        is_open = rule is not None and rule.needs is Needs.NOTHING
+        if not is_open and not self._is_enforced:
+            return handler
+
+        @asynccontextmanager
+        async def take(request: Incoming, _: Any) -> AsyncIterator[Incoming]:
+            caller = CALLER.get()
+            if caller.is_anonymous:
+                request.wait_s, request.place = ANONYMOUS_REQUEST_S, self._requests.hold
+                with self._anonymous.hold():
+                    yield request
+            elif caller.kind is CallerKind.ROLE:
+                yield request
+            else:
+                with self._count(caller):
+                    yield request
+
+        return within(handler, take, handler.request_deserializer)
+
+    @contextmanager
+    def _count(self, caller: Caller) -> Iterator[None]:
+        key = (caller.kind, caller.name)
+        if self._of_callers[key] >= self._of_caller_max:
+            text = f"{caller} has {self._of_caller_max} calls in progress, the bound of each: try again later"
+            raise ResourceExhausted(text, RETRY_AFTER_S).because(Reason.OVERLOADED, rule="calls_of_caller")
+        self._of_callers[key] += 1
+        try:
+            yield
+        finally:
+            self._of_callers[key] -= 1
+            if not self._of_callers[key]:
+                del self._of_callers[key]
