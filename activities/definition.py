@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, PelotonError
+from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, PelotonError, ResourceExhausted
 from peloton.ports import CALL_DEADLINE_S
 
 P = ParamSpec("P")
@@ -43,7 +43,7 @@ def define_activity(
             try:
                 return method(*args, **kwargs)
             except PelotonError as error:
-                final = isinstance(error, _REFUSALS if is_request else _FINAL)
+                final = isinstance(error, _REFUSALS if is_request else _FINAL) or (may_refuse and _is_too_much(error))
                 is_benign = final and (is_request or may_refuse)
                 kind = ApplicationErrorCategory.BENIGN if is_benign else ApplicationErrorCategory.UNSPECIFIED
                 raise ApplicationError(error.message, type=error.code, non_retryable=final, category=kind) from error
@@ -53,6 +53,11 @@ def define_activity(
         return activity.defn(name=name, no_thread_cancel_exception=True)(wrapper)
 
     return define
+
+
+def _is_too_much(error: PelotonError) -> bool:
+    """Return whether work exceeds a limit whatever the load is, such as the quota of a user."""
+    return isinstance(error, ResourceExhausted) and error.retry_after_s is None
 
 
 def _deadline_s() -> float | None:

@@ -51,6 +51,7 @@ class JobConditions:
     keywords: tuple[str, ...]
     states: tuple[str, ...]
     owner: str
+    creator: str
     name: str
     timerange: int
     limit: int
@@ -68,7 +69,7 @@ class JobConditions:
         for key, value in self.labels:
             spec.labels.add(key=key, value=value)
         spec.keywords.extend(self.keywords)
-        spec.owner, spec.name = self.owner, self.name
+        spec.owner, spec.creator, spec.name = self.owner, self.creator, self.name
 
     def fill_created(self, created: v0.peloton.TimeRange | v1.peloton.TimeRange) -> None:
         now_s = int(time.time())
@@ -90,6 +91,7 @@ def job_conditions(noun: str, configuration: str, states: StatesType) -> Option:
                      help=f"Only {noun.lower()} with all of these words in the {configuration}."),
         click.option("--states", "-s", type=states, default="", help="Only these states."),
         click.option("--owner", default="", metavar="TEAM", help=f"Only {noun.lower()} of this owning team."),
+        click.option("--creator", default="", metavar="USER", help=f"Only {noun.lower()} that USER created."),
         click.option("--name", default="", metavar="TEXT", help=f"Only {noun.lower()} whose name contains TEXT."),
         click.option("--timerange", "-d", type=COUNT, default=0, metavar="DAYS",
                      help=f"Only {noun.lower()} created in the last DAYS days."),

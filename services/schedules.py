@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -15,6 +16,7 @@ from temporalio.client import Client, ScheduleOverlapPolicy, WorkflowExecution, 
 from temporalio.common import Priority
 from temporalio.service import RPCError, RPCStatusCode
 
+from peloton.api.v0.job import job_pb2
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Reason, ResourceExhausted, Unavailable
 from peloton.lifecycle.schedule import cron_of
 from peloton.model.ids import schedule_id, schedule_workflow_id
@@ -40,6 +42,11 @@ from workflows.scheduled_job import REASON, ScheduledJobInput, ScheduledJobWorkf
 P = ParamSpec("P")
 T = TypeVar("T")
 
+POOL_ID, CREATOR = "pool_id", "creator"
+"""Keys of the memo of a schedule: a pool keeps its id when it is renamed or moved."""
+LISTED_MAX = 10_000
+"""Schedules that one list reads from Temporal at most."""
+PAGE = 1_000
 IDS_MAX = 50
 """Workflows that one list returns."""
 OVERLAPS = {
@@ -123,7 +130,7 @@ class Schedules:
         text = base64.b64encode(job.config).decode()
         action = temporal.ScheduleActionStartWorkflow(
             ScheduledJobWorkflow.run,
-            ScheduledJobInput(name, str(uuid.uuid4()), text, self._policies),
+            ScheduledJobInput(name, str(uuid.uuid4()), text, self._policies, creator=job.creator),
             id=schedule_workflow_id(name),
             task_queue=self._task_queue,
             task_timeout=WORKFLOW_TASK_TIMEOUT,
@@ -142,6 +149,7 @@ class Schedules:
             schedule_id(name),
             temporal.Schedule(action, _spec(times), policy, state),
             search_attributes=attributes,
+            memo={POOL_ID: job.pool_id, CREATOR: job.creator},
             rpc_timeout=RPC_TIMEOUT,
         )
 
@@ -184,6 +192,7 @@ class Schedules:
         action, info = found.schedule.action, found.info
         assert isinstance(action, temporal.ScheduleActionStartWorkflow)
         (input,) = await self._client.data_converter.decode(action.args, [ScheduledJobInput])
+        config = base64.b64decode(input.config)
         query = f"{SCHEDULED_BY.name} = {_quote(schedule_id(name))}"
         runs = [run async for run in self._runs(query, runs_max)]
         policy, attributes = found.schedule.policy, found.typed_search_attributes
@@ -203,22 +212,24 @@ class Schedules:
             options=ScheduleOptions(overlap, catch_up_s, policy.pause_on_failure),
             counts=Counts(info.num_actions, skipped, missed),
             created_ns=unix_ns(info.created_at),
-            config=base64.b64decode(input.config),
+            config=config,
+            pool_id=job_pb2.JobConfig.FromString(config).respoolID.value,
+            creator=input.creator,
         )
 
     @_translate_errors
-    async def find(self, pool_path: str, limit: int) -> list[Schedule]:
-        """Return schedules by name, each with its last run."""
-        query = f"{TYPE.name} = '{SCHEDULE_TYPE}'"
-        if pool_path:
-            query += f" AND {POOL.name} = {_quote(pool_path)}"
-        found = []
-        async for one in await self._client.list_schedules(query, page_size=min(limit, 1_000), rpc_timeout=RPC_TIMEOUT):
-            found.append(one)
-            if len(found) == limit:
+    async def find(self, is_wanted: Callable[[Schedule], bool], limit: int) -> list[Schedule]:
+        """Return wanted schedules by name, each with its last run; of the first LISTED_MAX that Temporal lists."""
+        query, read = f"{TYPE.name} = '{SCHEDULE_TYPE}'", 0
+        found: list[tuple[temporal.ScheduleListDescription, Schedule]] = []
+        async for one in await self._client.list_schedules(query, page_size=PAGE, rpc_timeout=RPC_TIMEOUT):
+            read += 1
+            if is_wanted(parsed := _parse_listed(one, await one.memo())):
+                found.append((one, parsed))
+            if len(found) == limit or read == LISTED_MAX:
                 break
-        last = await self._last_runs([one for one in found if one.info is not None])
-        shown = [_parse_listed(one, last.get(one.id)) for one in found]
+        last = await self._last_runs([one for one, _ in found if one.info is not None])
+        shown = [replace(each, runs=(run,)) if (run := last.get(one.id)) else each for one, each in found]
         return sorted(shown, key=lambda one: one.name)
 
     async def _last_runs(self, schedules: Sequence[temporal.ScheduleListDescription]) -> Mapping[str, Run]:
@@ -271,7 +282,7 @@ async def _run(one: WorkflowExecution) -> Run:
     )
 
 
-def _parse_listed(one: temporal.ScheduleListDescription, last: Run | None) -> Schedule:
+def _parse_listed(one: temporal.ScheduleListDescription, memo: Mapping[str, Any]) -> Schedule:
     attributes, schedule = one.typed_search_attributes, one.schedule
     return Schedule(
         one.id.removeprefix(schedule_id("")),
@@ -282,7 +293,8 @@ def _parse_listed(one: temporal.ScheduleListDescription, last: Run | None) -> Sc
         paused=schedule.state.paused if schedule else False,
         note=(schedule.state.note or "") if schedule else "",
         next_ns=tuple(map(unix_ns, one.info.next_action_times)) if one.info else (),
-        runs=(last,) if last else (),
+        pool_id=str(memo.get(POOL_ID, "")),
+        creator=str(memo.get(CREATOR, "")),
     )
 
 

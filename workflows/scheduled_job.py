@@ -66,6 +66,7 @@ class ScheduledJobInput:
     config: str  # a serialized JobConfig of v0, as base64
     policies: Policies = field(default_factory=Policies)
     job_id: str = ""
+    creator: str = ""  # of the schedule
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,8 @@ class ScheduledJobWorkflow:
         self.policies = await fresh_policies(self.policies)
         info = workflow.info()
         time = info.typed_search_attributes.get(SCHEDULED_TIME) or info.workflow_start_time
-        run = ScheduledRun(
-            self.input.schedule, self.input.creation_id, self.input.config, int(time.timestamp()) * NS_PER_S
-        )
+        given, at_ns = self.input, int(time.timestamp()) * NS_PER_S
+        run = ScheduledRun(given.schedule, given.creation_id, given.config, at_ns, given.creator)
         try:
             start = await workflow.execute_activity_method(
                 ScheduleActivities.create_job, run, summary=f"create the job of {time.isoformat()}", **CREATE_JOB_CALL

@@ -45,6 +45,7 @@ TABLE: Table[v0.table.JobRow] = Table(
 @click.option("--states", "-s", type=JOB_STATES, default="", help="Only these states.")
 @click.option("--types", "-t", type=TYPES, default="", help="Only these types.")
 @click.option("--owner", default="", metavar="TEAM", help="Only jobs of this owning team.")
+@click.option("--creator", default="", metavar="USER", help="Only jobs that USER created.")
 @click.option("--labels", "-l", type=LABELS, default="", help="Only with all of these labels.")
 @click.option("--name", default="", metavar="TEXT", help="Only jobs whose name contains TEXT.")
 @click.option("--prefix", default="", metavar="TEXT", help="Only jobs whose name starts with TEXT.")
@@ -96,6 +97,7 @@ def job_filter(
     states: Iterable[str] = (),
     types: Iterable[str] = (),
     owner: str = "",
+    creator: str = "",
     labels: Iterable[Label] = (),
     name: str = "",
     prefix: str = "",
@@ -106,6 +108,7 @@ def job_filter(
     wanted = v0.table.JobFilter(
         pool=respool or "",
         owner=owner,
+        creator=creator,
         states=map(v0.job.JobState.Value, states),
         types=map(v0.job.JobType.Value, types),
         labels=[v0.peloton.Label(key=key, value=value) for key, value in labels],

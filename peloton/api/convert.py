@@ -109,6 +109,12 @@ def new_job_record(job_id: JobId, config: job_pb2.JobConfig, now_ns: int, creato
     )
 
 
+def count_wanted(job: JobRecord, config: job_pb2.JobConfig | None) -> int:
+    """Return the instance count of the configuration, if there is one; a daemon keeps its own, which its hosts
+    determine."""
+    return job.instance_count if config is None or job.type is JobType.DAEMON else config.instanceCount
+
+
 def _has_controller(config: job_pb2.JobConfig) -> bool:
     """Return whether instance 0 is a controller. Only batch jobs have controllers, and an override of instance 0 takes
     precedence."""

@@ -318,6 +318,7 @@ def workflow_events(events: Iterable[UpdateEvent]) -> list[stateless_pb2.Workflo
             type=WORKFLOW_TYPE_NUMBERS[event.type],  # type: ignore[arg-type]
             state=WORKFLOW_STATE_NUMBERS[event.state],
             timestamp=rfc3339(event.time_ns),
+            person=event.person,
         )
         for event in events
     ]

@@ -16,6 +16,7 @@ from peloton.lifecycle.reason_text import (
     reservation_text,
 )
 from peloton.model.advice import Mark
+from peloton.model.by_hand import name_person
 from peloton.model.host import HostState
 from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.ids import Hostname
@@ -30,15 +31,7 @@ from peloton.model.volume import VOLUME_LABEL, VolumeRecord, VolumeState
 LABELS_NAMED_MAX = 5
 TEXT_MAX = 1_000
 """Maximum characters of a text that are kept."""
-BY_HAND = "by hand"
-NAME_CHARS_MAX = 300
-"""Maximum characters of the name of a person."""
 Kind = HostEventKind
-
-
-def by_hand(person: str) -> str:
-    """Return the cause of an event that a person wanted; ``person`` is empty if the name is not known."""
-    return f"{BY_HAND} of {person[:NAME_CHARS_MAX]}" if person else BY_HAND
 
 
 # Registration in its cluster.
@@ -193,9 +186,11 @@ def volume_seen(volume: VolumeRecord, state: VolumeState, note: str, now_ns: int
 # Maintenance.
 
 
-def maintenance_asked(cluster: str, request: MaintenanceRequest, instead_of: str, now_ns: int) -> HostEvent:
+def maintenance_asked(
+    cluster: str, request: MaintenanceRequest, instead_of: str, now_ns: int, person: str = ""
+) -> HostEvent:
     """Describe a request for maintenance. ``instead_of``: the host pool to which the host was moving."""
-    text = "Maintenance requested"
+    text = name_person("Maintenance requested", person)
     text += f", instead of the move to host pool {instead_of}" if instead_of else ""
     text += f": {request.reason}" if request.reason else ""
     return HostEvent(request.hostname, Kind.MAINTENANCE_ASKED, text, now_ns, cluster)
@@ -236,21 +231,21 @@ def maintenance_step(host: HostMaintenance, state: HostState, now_ns: int) -> Ho
     return _event(host, Kind.DOWN, "Down for maintenance", now_ns)
 
 
-def describe_request(host: HostMaintenance, act: MaintenanceAct, now_ns: int) -> HostEvent:
+def describe_request(host: HostMaintenance, act: MaintenanceAct, now_ns: int, person: str = "") -> HostEvent:
     """Describe the request of an operator for the host, given its state before."""
     match act:
         case MaintenanceAct.FORCE:
-            text = f"Drain forced {span_text((now_ns - host.drained_from_ns) / NS_PER_S)} after it began: "
-            return _event(host, Kind.DRAIN_FORCED, f"{text}pods leave even if the SLA of their jobs forbids it", now_ns)
+            forced = f"{name_person('Drain forced', person)} {span_text((now_ns - host.drained_from_ns) / NS_PER_S)}"
+            text = f"{forced} after it began: pods leave even if the SLA of their jobs forbids it"
+            return _event(host, Kind.DRAIN_FORCED, text, now_ns)
         case MaintenanceAct.CANCEL:
             what = f"Move to host pool {host.to_pool}" if host.is_move else "Maintenance"
             how = "before its turn" if host.waits_for_turn else f"while the host was {host.state}"
-            return _event(host, Kind.CANCELLED, f"{what} cancelled {how}", now_ns)
+            return _event(host, Kind.CANCELLED, f"{name_person(f'{what} cancelled', person)} {how}", now_ns)
         case MaintenanceAct.COMPLETE:
             span = span_text((now_ns - host.changed_ns) / NS_PER_S)
-            return _event(
-                host, Kind.COMPLETED, f"Maintenance completed after {span} down: the host may come back", now_ns
-            )
+            done = name_person("Maintenance completed", person)
+            return _event(host, Kind.COMPLETED, f"{done} after {span} down: the host may come back", now_ns)
 
 
 def back_up(host: HostMaintenance, now_ns: int) -> HostEvent:

@@ -58,6 +58,7 @@ class ScheduledJob:
     pool_id: str
     pool_path: str
     owner: str
+    creator: str = ""  # name of the user to whom the jobs belong; "": not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule. ``options``, ``counts`` and ``config`` are unset in lists of schedules."""
+    """A schedule. ``options``, ``counts`` and ``config`` are unset in lists of schedules.
+
+    ``pool_path`` is that of its creation, until ``pool_id`` is looked up; the id is empty in lists for schedules of
+    earlier versions.
+    """
 
     name: str
     times: Times
@@ -96,6 +101,8 @@ class Schedule:
     counts: Counts = Counts()
     created_ns: int = 0
     config: bytes = b""
+    pool_id: str = ""
+    creator: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ class ScheduledRun:
     creation_id: str  # distinguishes successive schedules of the same name
     config: str  # a serialized JobConfig of v0, as base64
     scheduled_ns: int
+    creator: str = ""  # of the schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ class UpdateEvent:
     time_ns: int
     type: UpdateType
     state: UpdateState
+    person: str = ""  # the user whose request led to it, if one did
 
 
 @dataclass(frozen=True, slots=True)

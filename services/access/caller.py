@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from urllib.parse import quote, unquote
 
-from peloton.access.caller import EVERYTHING, Caller
+from peloton.access.caller import EVERYTHING, Caller, CallerKind
+from peloton.model.by_hand import shorten_name
 
 CALLER: ContextVar[Caller] = ContextVar("CALLER", default=EVERYTHING)
 """Set by the interceptor of the api. Without credentials in the settings it stays the default."""
@@ -20,6 +21,13 @@ ON_BEHALF_OF, ITS_GROUPS = "peloton-on-behalf-of", "peloton-on-behalf-of-groups"
 
 CLIENT_ADDRESS = "peloton-client-address"
 """Header by which a role that serves users names the address from which a user calls."""
+
+
+def name_creator() -> str:
+    """Return the name of the user to whom a job of this request belongs; empty for anonymous callers and for processes
+    of Peloton, which call for no user."""
+    caller = CALLER.get()
+    return "" if caller.kind in (CallerKind.ANONYMOUS, CallerKind.ROLE) else shorten_name(caller.name)
 
 
 def list_caller_headers() -> tuple[tuple[str, str], ...]:

@@ -38,8 +38,8 @@ class Records(Protocol):
 
 
 Run = Callable[..., Awaitable[Any]]
-PoolOfSchedule = Callable[[str], Awaitable[str]]
-"""Name of a schedule -> path of its pool. Raises NotFound."""
+PoolOfSchedule = Callable[[str], Awaitable[tuple[str, str]]]
+"""Name of a schedule -> id of its pool, and the path of the pool when the schedule was created. Raises NotFound."""
 
 
 class PoolFinder:
@@ -65,16 +65,18 @@ class PoolFinder:
         by_kind = group(named)
         job_ids, pool_ids = await self._follow(by_kind)
         pool_ids |= set((await self._pools_of_jobs(job_ids)).values())
+        paths_of_old: set[str] = set()
+        for name in by_kind[Find.SCHEDULE]:
+            with suppress(NotFound):
+                pool_id, path = await self._pool_of_schedule(name)
+                (pool_ids if pool_id else paths_of_old).add(pool_id or path or CLUSTER)
         named_pools = {clean(text) or CLUSTER for text in by_kind[Find.POOL]}  # an empty path may mean all pools
         above = {clean(text) for text in by_kind[Find.ABOVE]}
         await self._read_pools({*pool_ids, *named_pools, *above})
         found = {self._paths.get(pool_id, CLUSTER) for pool_id in pool_ids}  # of a deleted pool: the cluster
         found |= {path for text in named_pools if (path := self._path(text))}
         found |= {path.rpartition("/")[0] or CLUSTER for text in above if (path := self._path(text))}
-        for name in by_kind[Find.SCHEDULE]:
-            with suppress(NotFound):
-                found.add(await self._pool_of_schedule(name) or CLUSTER)
-        return tuple(sorted(found))
+        return tuple(sorted(found | paths_of_old))
 
     async def _follow(self, by_kind: Mapping[Find, set[str]]) -> tuple[list[str], set[str]]:
         """Return the ids of jobs and of pools to which the named objects lead."""

@@ -44,7 +44,6 @@ class Bounds:
     jobs_waiting: int = 10_000
     jobs_active: int = 100_000
     pods_active: int = 2_000_000
-    submissions_per_minute: int = 0  # of each user; 0: any number
 
 
 def excess(found: Backlog, bounds: Bounds) -> tuple[str, str] | None:

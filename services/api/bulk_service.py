@@ -21,6 +21,7 @@ from peloton.api.v0.bulk import bulk_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument
 from peloton.model.ids import JobId, new_job_id, parse_job_id
+from services.access.caller import name_creator
 from services.api.calls import check_wanted, make_overloaded
 from services.api.faults import Faults
 from services.api.servicer import Backend, Servicer
@@ -139,10 +140,11 @@ class BulkService(Servicer):
     async def _commit(self, filling: Filling) -> job_pb2.CreateResponse:
         job_id, config, now_ns = filling.stream.job_id, filling.config, time.time_ns()
         config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now_ns, updatedAt=now_ns))
-        record = convert.new_job_record(job_id, config, now_ns)
+        record = convert.new_job_record(job_id, config, now_ns, name_creator())
         if filling.first_is_controller is not None:
             record = replace(record, has_controller=filling.first_is_controller)
-        await self._calls.run(self._records.job_streams.commit, filling.stream, record, config, now_ns)
+        async with self._quota.creating(record):
+            await self._calls.run(self._records.job_streams.commit, filling.stream, record, config, now_ns)
         await self._wake.start(job_id)
         return job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=job_id))
 

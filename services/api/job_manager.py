@@ -17,6 +17,7 @@ from peloton.errors import Aborted, AlreadyExists, InvalidArgument
 from peloton.model.ids import new_job_id
 from peloton.model.job import JobRecord, JobType
 from peloton.model.secret import Secret
+from services.access.caller import name_creator
 from services.access.visible import visible_pools
 from services.api.calls import check_wanted
 from services.api.growth import find_touched, growth_faults
@@ -35,7 +36,7 @@ class JobManager(RollingJobs):
     def __init__(self, backend: Backend, specs: Specs) -> None:
         super().__init__(backend)
         self._specs = specs
-        self.new_jobs = NewJobs(backend.records.jobs, specs, backend.calls)
+        self.new_jobs = NewJobs(backend.records.jobs, specs, backend.calls, backend.quota)
         self._configs = StoredConfigs(backend.records.configs, backend.calls)
 
     # -- writes
@@ -60,7 +61,7 @@ class JobManager(RollingJobs):
         check_wanted(context)
         response.jobId.value = job_id
         try:
-            await self.new_jobs.store(job_id, config, secrets)
+            await self.new_jobs.store(job_id, config, name_creator(), secrets)
         except AlreadyExists as exists:
             response.error.alreadyExists.id.value = job_id
             response.error.alreadyExists.message = exists.message
@@ -123,15 +124,16 @@ class JobManager(RollingJobs):
         new.changeLog.CopyFrom(
             peloton_pb2.ChangeLog(version=version + 1, createdAt=old.changeLog.createdAt, updatedAt=now_ns)
         )
-        await self._calls.run(
-            self._records.jobs.add_instances,
-            record.job_id,
-            new,
-            new.instanceCount,
-            expected_version=version,
-            now_ns=now_ns,
-            secrets=secrets,
-        )
+        async with self._quota.growing(record, new.instanceCount):
+            await self._calls.run(
+                self._records.jobs.add_instances,
+                record.job_id,
+                new,
+                new.instanceCount,
+                expected_version=version,
+                now_ns=now_ns,
+                secrets=secrets,
+            )
         response.id.value = record.job_id
         response.message = f"added {added} instances"
         self._wake.wake(record.job_id)

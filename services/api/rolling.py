@@ -45,18 +45,19 @@ class RollingJobs(Servicer):
             raise InvalidArgument(f"{kind} supported only for service jobs")
         instances = list_instances(request.ranges, job.instance_count)
         check_wanted(context)
-        job = await self._calls.run(
-            self._records.updates.create,
-            job.job_id,
-            request.resourceVersion,
-            kind,
-            UpdateSpec(batch_size=batch_size),
-            config=None,
-            job_spec=b"",
-            instances=instances,
-            opaque="",
-            now_ns=time.time_ns(),
-        )
+        async with self._quota.growing(job, job.instance_count, starts=kind is not UpdateType.STOP):
+            job = await self._calls.run(
+                self._records.updates.create,
+                job.job_id,
+                request.resourceVersion,
+                kind,
+                UpdateSpec(batch_size=batch_size),
+                config=None,
+                job_spec=b"",
+                instances=instances,
+                opaque="",
+                now_ns=time.time_ns(),
+            )
         self._wake.wake(job.job_id)
         return job
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ from peloton.model.schedule import (
     Times,
 )
 from peloton.model.text import control_character_fault, quote
-from services.access.caller import CALLER
+from services.access.caller import CALLER, name_creator
 from services.access.visible import is_in, readable_paths
 from services.api.calls import Calls, check_wanted
 from services.api.new_jobs import NewJobs
@@ -53,7 +53,7 @@ class Schedules(Protocol):
         """Create a schedule. Raises AlreadyExists, InvalidArgument."""
         ...
 
-    async def find(self, pool_path: str, limit: int) -> list[Schedule]: ...
+    async def find(self, is_wanted: Callable[[Schedule], bool], limit: int) -> list[Schedule]: ...
     async def get(self, name: str, runs_max: int) -> Schedule: ...
     async def pause(self, name: str, note: str) -> None: ...
     async def resume(self, name: str, note: str) -> None: ...
@@ -104,21 +104,30 @@ class ScheduleService:
         if refusal:
             raise InvalidArgument(refusal)
         pool_id = config.respoolID.value
-        path = pool_paths(await self._calls.run(self._pools.specs)).get(RespoolId(pool_id), pool_id)
-        return ScheduledJob(config.SerializeToString(), config.name, pool_id, path, config.owningTeam)
+        path = (await self._read_paths()).get(RespoolId(pool_id), pool_id)
+        text = config.SerializeToString()
+        return ScheduledJob(text, config.name, pool_id, path, config.owningTeam, name_creator())
 
     async def ListSchedules(self, request: pb.ListSchedulesRequest, context: Any) -> pb.ListSchedulesResponse:
         limit = min(request.limit or LIST_DEFAULT, LIST_MAX)
-        readable = readable_paths(CALLER.get())
-        found = await self._schedules.find(request.pool_path, limit + 1 if readable is None else LIST_MAX)
-        found = [one for one in found if is_in(one.pool_path or CLUSTER, readable)]
-        return pb.ListSchedulesResponse(schedules=map(_wire, found[:limit]), has_more=len(found) > limit)
+        readable, paths = readable_paths(CALLER.get()), await self._read_paths()
+
+        def is_wanted(one: Schedule) -> bool:
+            path = find_pool_path(one, paths)
+            return request.pool_path in ("", path) and is_in(path or CLUSTER, readable)
+
+        found = await self._schedules.find(is_wanted, limit + 1)
+        shown = [_wire(one, paths) for one in found[:limit]]
+        return pb.ListSchedulesResponse(schedules=shown, has_more=len(found) > limit)
+
+    async def _read_paths(self) -> Mapping[RespoolId, str]:
+        return pool_paths(await self._calls.run(self._pools.specs))
 
     async def GetSchedule(self, request: pb.GetScheduleRequest, context: Any) -> pb.GetScheduleResponse:
         runs_max = min(request.runs_limit or RUNS_DEFAULT, RUNS_MAX)
         found = await self._schedules.get(_name(request.name), runs_max)
         config = job_pb2.JobConfig.FromString(found.config)
-        return pb.GetScheduleResponse(schedule=_wire(found), job_config=config)
+        return pb.GetScheduleResponse(schedule=_wire(found, await self._read_paths()), job_config=config)
 
     @write
     async def PauseSchedule(self, request: pb.PauseScheduleRequest, context: Any) -> pb.PauseScheduleResponse:
@@ -211,10 +220,15 @@ def _second(field: str, text: str) -> int:
         raise InvalidArgument(f"{field} {quote(text)}: want a time in RFC 3339, such as 2026-01-31T08:00:00Z") from None
 
 
+def find_pool_path(one: Schedule, paths: Mapping[RespoolId, str]) -> str:
+    """Return the path that the schedule's pool has now; the stored one if the pool is gone, or its id is not known."""
+    return paths.get(RespoolId(one.pool_id), one.pool_path)
+
+
 # -- to the wire -----------------------------------------------------------------------------------------------------
 
 
-def _wire(one: Schedule) -> pb.Schedule:
+def _wire(one: Schedule, paths: Mapping[RespoolId, str]) -> pb.Schedule:
     times, counts, options = one.times, one.counts, one.options or ScheduleOptions(catch_up_s=0)
     return pb.Schedule(
         name=one.name,
@@ -225,7 +239,7 @@ def _wire(one: Schedule) -> pb.Schedule:
             time_zone=times.time_zone,
             jitter_s=times.jitter_s,
         ),
-        pool_path=one.pool_path,
+        pool_path=find_pool_path(one, paths),
         job_name=one.job_name,
         owner=one.owner,
         paused=one.paused,
@@ -239,6 +253,7 @@ def _wire(one: Schedule) -> pb.Schedule:
         skipped_count=counts.skipped,
         missed_count=counts.missed,
         creation_time=rfc3339_seconds(one.created_ns),
+        creator=one.creator,
     )
 
 

@@ -17,6 +17,7 @@ from peloton.ports import CALL_DEADLINE_S
 from services.api.backlog import POLL_S, Backlogs, Bounds, excess
 from services.api.calls import Calls, make_overloaded
 from services.api.new_jobs import NewJobs
+from services.api.quotas import Submissions
 from services.api.v1.lockdown import Locks
 from services.storage.jobs.jobs import Jobs
 
@@ -38,11 +39,13 @@ class ScheduledJobs:
         backlogs: Backlogs,
         bounds: Bounds,
         calls: Calls,
+        submissions: Submissions,
         start_of: Callable[[JobRecord], JobStart],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._jobs, self._new_jobs, self._locks = jobs, new_jobs, locks
         self._backlogs, self._bounds, self._calls, self._start_of = backlogs, bounds, calls, start_of
+        self._submissions = submissions
         self._reached: tuple[str, str] | None = None
         self._counted_at_s = -POLL_S
 
@@ -61,6 +64,7 @@ class ScheduledJobs:
             return await self._calls.run(self._start_of, stored)
         await self._locks.check("Write")
         await self._check_backlog()
+        self._submissions.take(run.creator)
         config = job_pb2.JobConfig.FromString(base64.b64decode(run.config))
         config.name = job_name_of(config.name, run.scheduled_ns)
         refusal = await self._new_jobs.config_refusal(config) or await self._new_jobs.secret_refusal(config)
@@ -68,7 +72,7 @@ class ScheduledJobs:
             raise InvalidArgument(refusal)
         await self._new_jobs.clamp(config)
         with suppress(AlreadyExists):  # an earlier attempt was slow
-            await self._new_jobs.store(job_id, config)
+            await self._new_jobs.store(job_id, config, run.creator)
         if (stored := await self._calls.run(self._jobs.get, job_id)) is None:
             raise NotFound(f"job {job_id} was deleted while it was created")
         return await self._calls.run(self._start_of, stored)

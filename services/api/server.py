@@ -89,7 +89,7 @@ from services.api.migration_service import MigrationService, NoTargets, Targets
 from services.api.overview_service import OverviewService, WatchesTemporal
 from services.api.pending_reasons import PendingReasons
 from services.api.private_calls import REFUSED, PrivateCalls
-from services.api.quotas import QuotaGate
+from services.api.quotas import NO_QUOTAS, PodQuota, QuotaGate, Quotas, Submissions
 from services.api.rebalance_service import RebalanceService
 from services.api.schedule_service import Schedules, ScheduleService
 from services.api.servicer import Backend, Servicer
@@ -184,20 +184,22 @@ async def start(
     transport: Transport = PLAINTEXT,
     access: Access | None = None,
     recorder: Recorder | None = None,
+    quotas: Quotas = NO_QUOTAS,
 ) -> ApiServer:
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is in use.
 
     ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
-    ``bounds`` limit the backlog. ``temporal`` describes Temporal; ``watch``, ``workers``, ``schedules`` access it.
-    ``transport`` is that of all channels and ports. Without ``access`` the cluster asks for no credentials."""
+    ``bounds`` limit the backlog, ``quotas`` users; ``watch``, ``workers`` and ``schedules`` call Temporal. ``transport``
+    is that of all channels and ports. Without ``access`` the cluster asks for no credentials."""
     calls, channels, bounds = Calls(), AsyncLeaderChannels(leader, clusters, transport), bounds or Bounds()
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
     watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds)
-    gates = [QuotaGate(bounds.submissions_per_minute), LockdownGate(locks), backlog]
+    gates = [QuotaGate(Submissions(quotas.submissions_per_minute)), LockdownGate(locks), backlog]
     guard = Guard(access, make_finder(storage, calls, schedules), recorder)
     server = _make_server(roles_only_in(FOR_ROLES, transport), guard, gates)
-    backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels))
+    quota = PodQuota(quotas.active_pods, storage.search, storage.jobs, calls)
+    backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels), quota)
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
     of_hosts = ClusterServices(ABOUT_HOSTS, channels, lambda names: storage.hosts.clusters_of(names))
     moves = RebalanceService(storage.rebalances, of_hosts.answer, channels.clusters, calls, wakers.rebalances_changed)
@@ -290,8 +292,9 @@ def _make_server(for_roles: Gates, guard: Guard, gates: Gates) -> grpc.aio.Serve
 def make_finder(storage: Storage, calls: Calls, schedules: Schedules | None) -> PoolFinder:
     """Return what finds the pools of the objects that requests name."""
 
-    async def pool_of_schedule(name: str) -> str:
-        return (await schedules.get(name, 1)).pool_path if schedules is not None else ""
+    async def pool_of_schedule(name: str) -> tuple[str, str]:
+        found = await schedules.get(name, 1) if schedules is not None else None
+        return (found.pool_id, found.pool_path) if found is not None else ("", "")
 
     return PoolFinder(AccessRecords(storage), calls.run, pool_of_schedule)
 

@@ -11,11 +11,14 @@ from google.protobuf.message import Message
 
 from peloton.errors import InvalidArgument, NotFound
 from peloton.lifecycle.external import owner_refusal
+from peloton.model.by_hand import name_person
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
+from peloton.ports import PERSON
 from services.api.calls import Calls
 from services.api.hosts import Hosts
 from services.api.pending_reasons import PendingReasons
+from services.api.quotas import PodQuota
 from services.api.wake import Wake
 from services.storage.storage import Storage
 
@@ -32,6 +35,7 @@ class Backend:
     hosts: Hosts
     wake: Wake
     reasons: PendingReasons
+    quota: PodQuota
 
 
 class Servicer:
@@ -41,6 +45,7 @@ class Servicer:
         self._hosts = backend.hosts
         self._wake = backend.wake
         self._reasons = backend.reasons
+        self._quota = backend.quota
 
     async def _job(self, job_id: JobId | None) -> JobRecord | None:
         """Read a job; ``job_id`` is None for a text that is no job id."""
@@ -63,6 +68,11 @@ def check_managed(job: JobRecord) -> None:
     """Raise InvalidArgument for a job whose pods Peloton does not manage."""
     if why := owner_refusal(job):
         raise InvalidArgument(why)
+
+
+def by_caller(text: str) -> str:
+    """Return the text of a request with the name of its caller."""
+    return name_person(text, PERSON.get())
 
 
 def write(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -19,13 +19,14 @@ from peloton.lifecycle.external import owner_refusal
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodEvent, PodRecord, PodState
+from peloton.ports import PERSON
 from services.api.answers import within_limit
 from services.api.channels import ANSWER_BYTES_MAX
 from services.api.containers import containers_of
 from services.api.ids import RUN_ID_MAX, job_not_found, out_of_range, parse_known_id, run_id_of
 from services.api.job_query import pod_query
 from services.api.ranges import INT32_MAX, OutOfRange, clip, is_whole_job
-from services.api.servicer import Servicer, check_managed, write
+from services.api.servicer import Servicer, by_caller, check_managed, write
 
 EVENT_RUNS = 10
 """Default number of runs that GetPodEvents returns."""
@@ -35,6 +36,7 @@ PAGE = 1_000
 
 START_MESSAGE = "Task start API request"
 STOP_MESSAGE = "Task stop API request"
+RESTART_MESSAGE = "Task restart API request"
 
 
 class TaskManager(Servicer):
@@ -182,19 +184,24 @@ class TaskManager(Servicer):
         except OutOfRange:
             response.error.outOfRange.CopyFrom(out_of_range(record))
             return response
+        async with self._quota.growing(record, record.instance_count, starts=True):
+            response.startedInstanceIds.extend(await self._start(record, request, ranges))
+        self._wake.wake(record.job_id)
+        return response
+
+    async def _start(
+        self, record: JobRecord, request: task_pb2.StartRequest, ranges: list[tuple[int, int]]
+    ) -> Iterable[int]:
         now_ns = time.time_ns()
         if record.type is JobType.DAEMON and is_whole_job(request.ranges, record.instance_count):
             # including one that never had a host
             await self._calls.run(self._records.jobs.set_goal, record.job_id, JobState.RUNNING, now_ns)
-            response.startedInstanceIds.extend(range(record.instance_count))
-        else:
-            goal = PodState.SUCCEEDED if record.type is JobType.BATCH else PodState.RUNNING
-            started = await self._calls.run(
-                self._records.pods.set_goals, record.job_id, ranges, goal, now_ns, START_MESSAGE
-            )
-            response.startedInstanceIds.extend(started)
-        self._wake.wake(record.job_id)
-        return response
+            return range(record.instance_count)
+        goal, message = (
+            PodState.SUCCEEDED if record.type is JobType.BATCH else PodState.RUNNING,
+            by_caller(START_MESSAGE),
+        )
+        return await self._calls.run(self._records.pods.set_goals, record.job_id, ranges, goal, now_ns, message)
 
     @write
     async def Stop(self, request: task_pb2.StopRequest, context: Any) -> task_pb2.StopResponse:
@@ -217,7 +224,7 @@ class TaskManager(Servicer):
         else:
             missing = await self._calls.run(self._not_created, record, ranges)
             stopped = await self._calls.run(
-                self._records.pods.set_goals, job_id, ranges, PodState.KILLED, now_ns, STOP_MESSAGE
+                self._records.pods.set_goals, job_id, ranges, PodState.KILLED, now_ns, by_caller(STOP_MESSAGE)
             )
             response.stoppedInstanceIds.extend(stopped)
             response.invalidInstanceIds.extend(sorted(missing.difference(stopped)))
@@ -229,9 +236,9 @@ class TaskManager(Servicer):
     async def Restart(self, request: task_pb2.RestartRequest, context: Any) -> task_pb2.RestartResponse:
         record = await self._job_or_not_found(parse_known_id(request.jobId), f"job:{request.jobId.value} not found")
         check_managed(record)
-        await self._calls.run(
-            self._records.pods.want_new_runs, record.job_id, clip(request.ranges, record.instance_count)
-        )
+        ranges = clip(request.ranges, record.instance_count)
+        message = by_caller(RESTART_MESSAGE) if PERSON.get() else ""  # the original leaves the message as it is
+        await self._calls.run(self._records.pods.want_new_runs, record.job_id, ranges, message=message)
         if record.is_active:
             self._wake.wake(record.job_id)
         return task_pb2.RestartResponse()

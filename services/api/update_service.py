@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from peloton.api import convert
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.update import update_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
@@ -60,18 +61,19 @@ class UpdateService(Servicer):
             start_pods=asked.startTasks,
         )
         create, kind = self._records.updates.create, UpdateType.UPDATE
-        job = await self._calls.run(
-            create,
-            job_id,
-            seen,
-            kind,
-            update,
-            config=config,
-            job_spec=b"",
-            instances=(),
-            opaque=opaque,
-            now_ns=time.time_ns(),
-        )
+        async with self._quota.growing(job, convert.count_wanted(job, config), update.start_pods):
+            job = await self._calls.run(
+                create,
+                job_id,
+                seen,
+                kind,
+                update,
+                config=config,
+                job_spec=b"",
+                instances=(),
+                opaque=opaque,
+                now_ns=time.time_ns(),
+            )
         self._wake.wake(job_id)
         return svc.CreateUpdateResponse(updateID=peloton_pb2.UpdateID(value=job.update_id))
 
@@ -105,7 +107,9 @@ class UpdateService(Servicer):
         """Roll back to the configuration before the named update, by a new update with the same pace."""
         update = await self._update(request.updateId)
         check_wanted(context)
-        await self._calls.run(self._records.updates.roll_back, update.update_id, UpdateKey(), time.time_ns())
+        job = await self._job_or_not_found(update.job_id, "job not found")
+        async with self._quota.growing(job, job.instance_count + len(update.removed)):
+            await self._calls.run(self._records.updates.roll_back, update.update_id, UpdateKey(), time.time_ns())
         self._wake.wake(update.job_id)
         return svc.RollbackUpdateResponse()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,9 +16,11 @@ from peloton.api.convert_pool import pool_spec, wire_amount
 from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, PelotonError, Reason, Unavailable
+from peloton.model.by_hand import shorten_name
 from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.model.text import ID_CHARS_MAX, shorten
+from services.access.caller import read_person
 from services.grpc_errors import fit_header
 from services.resmgr import pool_rules
 from services.resmgr.loop import AdmissionLoop
@@ -46,6 +49,14 @@ class _Refused(PelotonError):
         self.error = error
 
 
+def _complete(config: pb.ResourcePoolConfig, context: Context) -> pb.ResourcePoolConfig:
+    """Return the configuration with defaults and, if known, the name of the user who changes the pool."""
+    full = pool_rules.with_defaults(config)
+    if person := read_person(context.invocation_metadata()):
+        full.changeLog.updatedBy, full.changeLog.updatedAt = shorten_name(person), time.time_ns()
+    return full
+
+
 class PoolService:
     """The servicer: one asynchronous method per RPC, under the RPC's name."""
 
@@ -72,7 +83,7 @@ class PoolService:
             error = pb.InvalidResourcePoolConfig(id=wire_id, message="resource pool config cannot be <nil>")
             return pb.CreateResponse(error=invalid(invalidResourcePoolConfig=error))
         await self._ensure_capacity(context)
-        config = pool_rules.with_defaults(request.config)
+        config = _complete(request.config, context)
         try:
             await self._loop.change_pools(lambda: self._put(pool_id, config, check=True))
         except AlreadyExists as refusal:
@@ -99,7 +110,7 @@ class PoolService:
             return pb.UpdateResponse(error=error(notFound=missing))
         if not fault:
             await self._ensure_capacity(context)
-            config = pool_rules.with_defaults(request.config)
+            config = _complete(request.config, context)
             try:
                 await self._loop.change_pools(lambda: self._put(pool_id, config, check=not request.Force))
             except NotFound as refusal:

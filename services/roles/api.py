@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 
 from peloton.lifecycle.worker_ramp import Promotion
-from services.roles.shared import Shared, bounds_of, host_managers_of, make_sweep, opening_wakers
+from services.roles.shared import Shared, bounds_of, host_managers_of, make_sweep, opening_wakers, quotas_of
 from services.storage.jobs.jobs import Jobs
 from services.wake_line import Rank
 
@@ -33,7 +32,8 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             wakers,
             shared.channels.leader,
             address,
-            bounds=replace(bounds_of(settings), submissions_per_minute=settings.quota_submissions_per_minute),
+            bounds=bounds_of(settings),
+            quotas=quotas_of(settings),
             clusters=shared.channels.clusters,
             targets=host_managers_of(shared),
             temporal=shared.temporal_config,

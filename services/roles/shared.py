@@ -26,6 +26,7 @@ from workflows.policies import Policies
 
 if TYPE_CHECKING:
     from services.api.backlog import Bounds
+    from services.api.quotas import Quotas
     from services.election.zookeeper import ZooKeeper
     from services.hostmgr.federation import HostManagers
 
@@ -95,6 +96,12 @@ def host_managers_of(shared: Shared) -> HostManagers:
         shared.storage.hosts,
         shared.storage.host_pods,
     )
+
+
+def quotas_of(settings: Settings) -> Quotas:
+    from services.api.quotas import Quotas
+
+    return Quotas(settings.quota_submissions_per_minute, settings.quota_active_pods)
 
 
 def bounds_of(settings: Settings) -> Bounds:

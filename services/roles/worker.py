@@ -15,7 +15,7 @@ from temporalio.client import Client
 from peloton.lifecycle.worker_ramp import Promotion
 from peloton.model.workflow_trouble import FailingActivity
 from services import temporal, temporal_connection
-from services.roles.shared import Shared, bounds_of, host_managers_of, sdk_metrics_address
+from services.roles.shared import Shared, bounds_of, host_managers_of, quotas_of, sdk_metrics_address
 from services.workflow_labels import PoolPaths
 
 if TYPE_CHECKING:
@@ -81,13 +81,16 @@ def _make_scheduled_jobs(shared: Shared, channels: AsyncLeaderChannels, calls: C
     """Return the job creator of schedules: it creates jobs as the api does, in a worker."""
     from services.api.hosts import RemoteHosts
     from services.api.new_jobs import NewJobs
+    from services.api.quotas import PodQuota, Submissions
     from services.api.scheduled_jobs import ScheduledJobs
     from services.api.v1.lockdown import Locks
     from services.api.v1.specs import Specs
     from services.schedules import start_of
 
     storage, paths = shared.storage, PoolPaths(shared.storage.pools.specs)
-    new_jobs = NewJobs(storage.jobs, Specs(storage.pools, calls, RemoteHosts(channels)), calls)
+    quotas = quotas_of(shared.settings)
+    quota = PodQuota(quotas.active_pods, storage.search, storage.jobs, calls)
+    new_jobs = NewJobs(storage.jobs, Specs(storage.pools, calls, RemoteHosts(channels)), calls, quota)
     locks, bounds = Locks(storage.lockdowns, calls), bounds_of(shared.settings)
     return ScheduledJobs(
         storage.jobs,
@@ -96,6 +99,7 @@ def _make_scheduled_jobs(shared: Shared, channels: AsyncLeaderChannels, calls: C
         storage.search,
         bounds=bounds,
         calls=calls,
+        submissions=Submissions(quotas.submissions_per_minute),
         start_of=lambda job: start_of(job, paths(job.respool_id)),
     )
 

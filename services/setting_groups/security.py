@@ -56,7 +56,18 @@ class SecuritySettings:
         "certificates",
     )
     quota_submissions_per_minute: int = setting(
-        0, "api", "jobs that each user may create in a minute, at each api; 0: any number", low=0, high=1_000_000
+        0,
+        "api worker",
+        "jobs that each user may create in a minute, at each api, and by schedules at each worker; 0: any number",
+        low=0,
+        high=1_000_000,
+    )
+    quota_active_pods: int = setting(
+        0,
+        "api worker",
+        "[active pods](security.md#quotas) that each user may have; 0: any number",
+        low=0,
+        high=100_000_000,
     )
     auth_anonymous: str = setting(
         "",

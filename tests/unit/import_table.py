@@ -250,6 +250,7 @@ MAY: dict[str, May] = {
     ),
     "services.schedules": May(
         (
+            "peloton.api.v0.job",
             "peloton.errors",
             "peloton.lifecycle",
             "peloton.model",
@@ -257,7 +258,7 @@ MAY: dict[str, May] = {
             "services.workflow_labels",
             "workflows",
         ),
-        ("temporalio",),
+        ("google", "temporalio"),
     ),
     "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
     "services.workflow_restarter": May(
@@ -355,7 +356,16 @@ MAY: dict[str, May] = {
         ("google", "grpc", "grpc_health", "grpc_reflection", "opentelemetry"),
     ),
     "services.resmgr": May(
-        (*_MEASURES, *_INSIDE, *_STORED, *_SERVES, "peloton.scheduling", "services.settings", "services.ticks"),
+        (
+            *_MEASURES,
+            *_INSIDE,
+            *_STORED,
+            *_SERVES,
+            "peloton.scheduling",
+            "services.access.caller",
+            "services.settings",
+            "services.ticks",
+        ),
         ("google", "grpc", "numpy", "opentelemetry"),
     ),
     "services.retention": May(

@@ -46,6 +46,7 @@ READERS = {
     "roles/resmgr.py": {"resmgr"},
     "roles/hostmgr.py": {"hostmgr"},
     "roles/shared.py:bounds_of": {"api", "worker"},
+    "roles/shared.py:quotas_of": {"api", "worker"},
     "roles/shared.py:lead_role": {"resmgr", "hostmgr"},
     "roles/shared.py:as_candidate": {"resmgr", "hostmgr"},
     "roles/shared.py:sdk_metrics_address": SERVERS,

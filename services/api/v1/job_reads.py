@@ -81,7 +81,7 @@ class JobReads(Servicer):
 
     def _info(self, job: JobRecord, version: int) -> stateless_pb2.JobInfo:
         spec = read_spec(self._records.configs, job, version)
-        return stateless_pb2.JobInfo(job_id=peloton_pb2.JobID(value=job.job_id), spec=spec)
+        return stateless_pb2.JobInfo(job_id=peloton_pb2.JobID(value=job.job_id), spec=spec, creator=job.creator)
 
     async def GetJobIDFromJobName(
         self, request: svc.GetJobIDFromJobNameRequest, context: Any

@@ -18,6 +18,7 @@ from peloton.model.ids import JobId, new_job_id
 from peloton.model.job import JobRecord, JobState
 from peloton.model.secret import Secret
 from peloton.model.update import UpdateAct, UpdateSpec, UpdateType
+from services.access.caller import name_creator
 from services.api.calls import check_wanted
 from services.api.ranges import list_instances
 from services.api.secrets import parse_secrets
@@ -52,20 +53,21 @@ class JobWrites(Servicer):
             pulse_s=asked.pulse_seconds,
             progress_deadline_s=asked.progress_deadline_seconds,
         )
-        record = convert.new_job_record(job_id, config, now_ns)
+        record = convert.new_job_record(job_id, config, now_ns, name_creator())
         try:
-            with prefix_error("failed to create job in db"):
-                job = await self._calls.run(
-                    self._records.updates.create_service,
-                    record,
-                    config,
-                    request.spec.SerializeToString(),
-                    update,
-                    opaque=opaque,
-                    now_ns=now_ns,
-                    key=key,
-                    secrets=secrets,
-                )
+            async with self._quota.creating(record):
+                with prefix_error("failed to create job in db"):
+                    job = await self._calls.run(
+                        self._records.updates.create_service,
+                        record,
+                        config,
+                        request.spec.SerializeToString(),
+                        update,
+                        opaque=opaque,
+                        now_ns=now_ns,
+                        key=key,
+                        secrets=secrets,
+                    )
         except AlreadyExists:
             await self._ensure_workflow(job_id)
             raise
@@ -155,22 +157,23 @@ class JobWrites(Servicer):
         instances: Iterable[int],
         secrets: Sequence[Secret] = (),
     ) -> peloton_pb2.EntityVersion:
-        key = key_of(request)
-        with prefix_error("failed to create update workload"):
-            job = await self._calls.run(
-                self._records.updates.create,
-                job.job_id,
-                parse_seen_version(request.version),
-                kind,
-                update,
-                config=config,
-                job_spec=sent,
-                instances=instances,
-                opaque=opaque_of(request.opaque_data.data),
-                now_ns=time.time_ns(),
-                key=key,
-                secrets=secrets,
-            )
+        key, starts = key_of(request), kind is UpdateType.RESTART or update.start_pods
+        async with self._quota.growing(job, convert.count_wanted(job, config), starts):
+            with prefix_error("failed to create update workload"):
+                job = await self._calls.run(
+                    self._records.updates.create,
+                    job.job_id,
+                    parse_seen_version(request.version),
+                    kind,
+                    update,
+                    config=config,
+                    job_spec=sent,
+                    instances=instances,
+                    opaque=opaque_of(request.opaque_data.data),
+                    now_ns=time.time_ns(),
+                    key=key,
+                    secrets=secrets,
+                )
         self._wake.wake(job.job_id)
         return entity_version(job.entity_version)
 
@@ -246,9 +249,11 @@ class JobWrites(Servicer):
         force: bool = False,
     ) -> peloton_pb2.EntityVersion:
         job_id = job_id_of(request.job_id)
-        await self._find_job(job_id)
+        job = await self._find_job(job_id)
         version = parse_seen_version(request.version)
-        job = await self._calls.run(self._records.jobs.set_service_goal, job_id, version, goal, force, time.time_ns())
+        async with self._quota.growing(job, job.instance_count, starts=goal is JobState.RUNNING):
+            set_goal = self._records.jobs.set_service_goal
+            job = await self._calls.run(set_goal, job_id, version, goal, force, time.time_ns())
         self._wake.wake(job_id)
         return entity_version(job.entity_version)
 

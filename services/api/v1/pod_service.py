@@ -18,7 +18,7 @@ from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, TerminationReason
 from peloton.model.update_text import sla_text
 from services.api.containers import containers_of
-from services.api.servicer import Servicer, check_managed, write
+from services.api.servicer import Servicer, by_caller, check_managed, write
 from services.api.v1.ids import pod_name_of, prefix_error, run_of
 from services.api.v1.pods import pod_infos, pod_specs
 
@@ -44,7 +44,8 @@ class PodService(Servicer):
         if job.goal is JobState.DELETED or (pod is not None and pod.goal is PodState.DELETED):
             raise InvalidArgument("cannot start a pod going to be deleted")
         check_created(pod)
-        await self._set_goal(name, default_pod_goal(job.type), START_MESSAGE)
+        async with self._quota.growing(job, job.instance_count, starts=True):
+            await self._set_goal(name, default_pod_goal(job.type), START_MESSAGE)
         return svc.StartPodResponse()
 
     @write
@@ -57,7 +58,7 @@ class PodService(Servicer):
 
     async def _set_goal(self, name: PodName, goal: PodState, message: str) -> None:
         one = [(name.instance_id, 1)]
-        await self._calls.run(self._records.pods.set_goals, name.job_id, one, goal, time.time_ns(), message)
+        await self._calls.run(self._records.pods.set_goals, name.job_id, one, goal, time.time_ns(), by_caller(message))
         self._wake.wake(name.job_id)
 
     @write
@@ -75,7 +76,7 @@ class PodService(Servicer):
             name.job_id,
             [name.instance_id],
             reason=reason,
-            message=RESTART_MESSAGE,
+            message=by_caller(RESTART_MESSAGE),
             checks_sla=check_sla,
             now_ns=time.time_ns(),
         )
@@ -86,7 +87,7 @@ class PodService(Servicer):
             self._records.pods.want_new_runs,
             name.job_id,
             [(name.instance_id, 1)],
-            message=RESTART_MESSAGE,
+            message=by_caller(RESTART_MESSAGE),
             termination=reason,
         )
         await self._calls.run(again)  # even if no host has the pod and nothing had to be taken down

@@ -61,7 +61,9 @@ def headline(job: JobRecord, pool_path: str, counts: Mapping[PodState, int]) -> 
     shown = ", ".join(f"{public[state]} {state}" for state in PodState if public[state]) or "no instances yet"
     verb = "is" if job.is_active else "ended"
     where = f"pool {pool_path}" if pool_path else "a pool that is gone"
-    return f"Job {job.name.strip() or job.job_id} {verb} {job.state} in {where}: {shown}"
+    name = job.name.strip() or job.job_id
+    created = f", created by {job.creator}," if job.creator else ""
+    return f"Job {name}{created} {verb} {job.state} in {where}: {shown}"
 
 
 def story(

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Reason
 from peloton.lifecycle import host_events
+from peloton.model.by_hand import by_hand
 from peloton.model.host_pool import DEFAULT_HOST_POOL, IN_DEFAULT, Factors, HostInPool, HostPool, HostPools, Workload
 from peloton.model.ids import Hostname
 from peloton.model.text import shorten
@@ -134,11 +135,9 @@ class HostPoolRecords(Repository):
         _check_destination(conn, destination)
         put_place(conn, hostname, HostInPool(destination, destination), now_ns)
         if source == destination:
-            event = host_events.pool_wanted(
-                Hostname(hostname), source, source, host_events.by_hand(PERSON.get()), now_ns
-            )
+            event = host_events.pool_wanted(Hostname(hostname), source, source, by_hand(PERSON.get()), now_ns)
         else:
-            how = f"at once, {host_events.by_hand(PERSON.get())}"
+            how = f"at once, {by_hand(PERSON.get())}"
             event = host_events.pool_changed(Hostname(hostname), source, destination, how, now_ns)
         record(conn, [event])
         return True
@@ -162,7 +161,7 @@ class HostPoolRecords(Repository):
                 changed.append(hostname)
             if now.desired != destination or (at_most and now.is_moving):
                 put_place(conn, hostname, HostInPool(now.current, destination), now_ns, at_most=at_most)
-        by = host_events.by_hand(PERSON.get())
+        by = by_hand(PERSON.get())
         currents = {hostname: known.get(hostname, IN_DEFAULT).current for hostname in changed}
         record(conn, [host_events.pool_wanted(*one, destination, by, now_ns) for one in currents.items()])
         return changed

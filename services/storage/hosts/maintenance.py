@@ -27,6 +27,7 @@ from peloton.model.maintenance import (
 )
 from peloton.model.resources import Resources, to_extended
 from peloton.model.text import shorten
+from peloton.ports import PERSON
 from services.storage.engine import Repository, take_numbers, writing
 from services.storage.hosts.host_events import record
 from services.storage.hosts.host_pools import HOST_POOLS_SEQ, put_to_rest, read_desired_pool
@@ -82,12 +83,13 @@ class Maintenance(Repository):
                 conn.execute(HOST.insert().values(**_new_row(cluster, request, seq, now_ns)))
                 seq += 1
                 if not request.to_pool:  # the mover or operator records moves itself
-                    events.append(host_events.maintenance_asked(cluster, request, "", now_ns))
+                    events.append(host_events.maintenance_asked(cluster, request, "", now_ns, PERSON.get()))
             elif host.goal is HostState.UP:
                 raise Aborted(f"maintenance of host {host.hostname} is being ended: ask again once it is UP")
             elif host.is_move and not request.to_pool:
                 conn.execute(_update(cluster, host.hostname, **_down_instead_of_move_values(request, now_ns)))
-                events.append(host_events.maintenance_asked(cluster, request, host.to_pool, now_ns))
+                asked_by = PERSON.get()
+                events.append(host_events.maintenance_asked(cluster, request, host.to_pool, now_ns, asked_by))
             elif host.waits_for_turn and request.at_most:
                 conn.execute(_update(cluster, host.hostname, at_most=request.at_most))
         _admit(conn, cluster, unavailable_max, now_ns, events)
@@ -120,7 +122,8 @@ class Maintenance(Repository):
         take_numbers(conn, MAINTENANCE_SEQ, 0)
         before = {host.hostname: host for host in _read(conn, cluster)}
         changed = [_steer(conn, cluster, hostname, act, now_ns) for hostname in hostnames]
-        events = [host_events.describe_request(before[host.hostname], act, now_ns) for host in changed]
+        person = PERSON.get()
+        events = [host_events.describe_request(before[host.hostname], act, now_ns, person) for host in changed]
         return changed + _admit(conn, cluster, unavailable_max, now_ns, events)
 
     @writing

@@ -23,11 +23,12 @@ from peloton.lifecycle.goal import default_pod_goal
 from peloton.lifecycle.job_machine import TO_BE_DELETED, JobEvent, next_job
 from peloton.lifecycle.settle import STOP_MESSAGE
 from peloton.lifecycle.wake import next_due_ns
+from peloton.model.by_hand import name_person
 from peloton.model.ids import EntityVersion, JobId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, JobState, JobType, RolledUp
 from peloton.model.pod import PodState
 from peloton.model.secret import Secret
-from peloton.ports import SecretStore
+from peloton.ports import PERSON, SecretStore
 from services.storage.codec import job_record
 from services.storage.engine import Database, Repository, lock_job, reading
 from services.storage.jobs.configs import OverrideRows, insert_config, read_config
@@ -229,7 +230,7 @@ class Jobs(Repository):
         return self.set_goal(job_id, JobState.KILLED, now_ns) or job
 
     def _steer_all_pods(self, job: JobRecord, goal: PodState, now_ns: int) -> None:
-        message = STOP_MESSAGE if goal is PodState.KILLED else START_MESSAGE
+        message = name_person(STOP_MESSAGE if goal is PodState.KILLED else START_MESSAGE, PERSON.get())
         for span in self._db.read(lambda conn: pod_spans(conn, job.job_id)):
             self._db.write(partial(steer_pods, job=job, span=span, goal=goal, now_ns=now_ns, message=message))
 

@@ -17,10 +17,19 @@ from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodRecord, PodState
 from peloton.model.text import quote
 from peloton.model.times import NS_PER_S
-from services.storage.codec import facts_from_text, job_record, pod_record
+from services.storage.codec import counts_from_text, facts_from_text, job_record, pod_record
 from services.storage.engine import Repository
 from services.storage.jobs.job_table import JobFilter, make_walk
-from services.storage.tables import FINISHED_STATES, IS_ACTIVE, JOB, JOB_CONFIG, JOB_NAME, OVERRIDE, POD
+from services.storage.tables import (
+    FINISHED_STATES,
+    IS_ACTIVE,
+    IS_CREATED_BY_USER,
+    JOB,
+    JOB_CONFIG,
+    JOB_NAME,
+    OVERRIDE,
+    POD,
+)
 
 LIMIT_DEFAULT = 10
 MAX_LIMIT_DEFAULT = 100
@@ -151,6 +160,21 @@ class Search(Repository):
         query = sa.select(waiting, sa.func.count(), sa.func.sum(JOB.c.instance_count))
         query = query.where(IS_ACTIVE, JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
         return self._db.read(lambda conn: Backlog(*(int(n or 0) for n in conn.execute(query).one())))
+
+    def pods_of_creator(self, creator: str) -> int:
+        """Count the pods of a user's jobs that have not ended, without those of batch jobs that have succeeded.
+
+        One index has these jobs. Jobs with equal counts are one row: a user's many small jobs are few rows.
+        """
+        query = sa.select(JOB.c.type, JOB.c.pod_counts, sa.func.count(), sa.func.sum(JOB.c.instance_count))
+        query = query.where(JOB.c.creator == creator, IS_ACTIVE, sa.text(IS_CREATED_BY_USER))
+        rows = self._db.read(lambda conn: conn.execute(query.group_by(JOB.c.type, JOB.c.pod_counts)).all())
+        pods = 0
+        for number, counts, jobs, instances in rows:
+            is_batch = JOB_TYPES[number] is JobType.BATCH
+            done = counts_from_text(counts).get(PodState.SUCCEEDED, 0) if is_batch else 0
+            pods += int(instances) - jobs * done
+        return pods
 
     def query_jobs(self, query: JobQuery) -> FoundJobs:
         """Return one page, newest jobs first by default. Raises InvalidArgument, ResourceExhausted after QUERY_S."""

@@ -16,7 +16,7 @@ from peloton.errors import Aborted, InvalidArgument, NotFound, Reason
 from peloton.lifecycle import rollout
 from peloton.lifecycle.job_machine import TO_BE_DELETED, JobEvent, next_job
 from peloton.model.ids import JobId
-from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
+from peloton.model.job import JOB_TERMINAL, JobRecord, JobState
 from peloton.model.update import ROLLING, UpdateKey, UpdateRecord, UpdateSpec, UpdateState, UpdateType
 from services.storage.jobs.configs import (
     OverrideRows,
@@ -152,7 +152,7 @@ def _store_new(conn: sa.Connection, job: JobRecord, wanted: Wanted, now_ns: int)
     else:
         pods = instances.pods_of(conn, job.job_id)
         differs = instances.find_changed(conn, job.job_id, pods, config)
-        found = rollout.difference(pods, count_wanted(job, config), version, differs)
+        found = rollout.difference(pods, convert.count_wanted(job, config), version, differs)
         rows = OverrideRows(job.job_id, version, config).of(config.instanceConfig)
         insert_config(conn, job.job_id, version, config, rows, now_ns, spec=wanted.job_spec)
     update = UpdateRecord(
@@ -182,18 +182,13 @@ def _store_new(conn: sa.Connection, job: JobRecord, wanted: Wanted, now_ns: int)
     return job
 
 
-def count_wanted(job: JobRecord, config: job_pb2.JobConfig) -> int:
-    """Return the instance count of the configuration; a daemon keeps its own, which its hosts determine."""
-    return job.instance_count if job.type is JobType.DAEMON else config.instanceCount
-
-
 def adopt_config(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig, now_ns: int) -> None:
     """Copy properties of the configuration to the job's row."""
     labels = [(label.key, label.value) for label in config.labels]
     values = {
         "name": config.name,
         "owning_team": config.owningTeam,
-        "instance_count": count_wanted(job, config),
+        "instance_count": convert.count_wanted(job, config),
         "labels": json.dumps(labels, ensure_ascii=False),
         "search": search_text(config),
         **asdict(convert.sla_spec(config)),

@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from peloton.api import convert
 from peloton.lifecycle import rollout
 from peloton.lifecycle.creation import has_no_pods
 from peloton.lifecycle.job import is_ending
@@ -30,7 +31,7 @@ from services.storage.ranges import as_ranges
 from services.storage.tables import JOB
 from services.storage.updates import instances
 from services.storage.updates.image_prefetch import next_images
-from services.storage.updates.requests import adopt_config, count_wanted
+from services.storage.updates.requests import adopt_config
 from services.storage.updates.rows import read_update, write_update
 from services.storage.updates.stalls import with_cause
 from services.storage.updates.update_pods import StoredPods
@@ -87,7 +88,7 @@ def _difference(conn: sa.Connection, job: JobRecord, version: int) -> rollout.Di
     config = read_config_with_instances(conn, job.job_id, version)
     assert config is not None, f"job {job.job_id} has no configuration {version}"
     differs = instances.find_changed(conn, job.job_id, pods, config)
-    return rollout.difference(pods, count_wanted(job, config), version, differs)
+    return rollout.difference(pods, convert.count_wanted(job, config), version, differs)
 
 
 def roll_back_failed(conn: sa.Connection, job_id: str, now_ns: int) -> None:
@@ -115,7 +116,7 @@ def start_rollback(
     conn.execute(sa.update(JOB).where(mine).values(config_version=version, revision=JOB.c.revision + 1))
     adopt_config(conn, job, config, now_ns)
     _relabel(conn, job.job_id, version, back.unchanged, now_ns)
-    job = replace(job, config_version=version, instance_count=count_wanted(job, config))
+    job = replace(job, config_version=version, instance_count=convert.count_wanted(job, config))
     return job, rollout.reverse(update, version, back)
 
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from peloton.api import convert
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, Reason
 from peloton.lifecycle.external import owner_refusal
+from peloton.model.by_hand import shorten_name
 from peloton.model.ids import EntityVersion, JobId
 from peloton.model.job import JobRecord, JobState
 from peloton.model.reason import SlaRefusal
@@ -30,6 +31,7 @@ from peloton.model.update import (
     UpdateState,
 )
 from peloton.model.update_text import update_wait_text
+from peloton.ports import PERSON
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.secrets import forget_unused
 from services.storage.jobs.wakes import note_wakes
@@ -160,6 +162,7 @@ def _add_events(
         return
     if last is None:
         last = conn.execute(_LAST_EVENT, {"of_update": update.update_id}).scalar() or 0
+    person = shorten_name(PERSON.get())
     rows = [
         {
             "update_id": update.update_id,
@@ -167,6 +170,7 @@ def _add_events(
             "time_ns": now_ns,
             "state": state.value,
             "instances": instances.to_text(named),
+            "person": person,
         }
         for seq, (state, named) in enumerate(events, last + 1)
     ]

@@ -47,7 +47,8 @@ class JobUpdate(SQLModel, table=True):
 
 
 class JobUpdateEvent(SQLModel, table=True):
-    """Event of an update: ``instances`` reached ``state`` together; if empty, the update itself did."""
+    """Event of an update: ``instances`` reached ``state`` together; if empty, the update itself did.
+    ``person`` requested it; empty: no request led to it."""
 
     __tablename__ = "job_update_event"
     update_id: str = Field(primary_key=True, sa_type=_UUID)
@@ -55,6 +56,7 @@ class JobUpdateEvent(SQLModel, table=True):
     time_ns: int = Field(sa_type=_BIG)
     state: str = Field(sa_type=_TEXT)
     instances: str = Field(sa_type=_TEXT)
+    person: str = Field(default="", sa_type=_TEXT, sa_column_kwargs={"server_default": ""})
 
 
 class DisruptionRow(SQLModel, table=True):

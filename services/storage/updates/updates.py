@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from peloton.api import convert
 from peloton.api.v0.job import job_pb2
 from peloton.errors import Aborted, AlreadyExists, InvalidArgument, NotFound, Reason
 from peloton.lifecycle import rollout
@@ -42,7 +43,6 @@ from services.storage.updates.image_prefetch import images_to_prefetch
 from services.storage.updates.requests import (
     Wanted,
     check_immutable,
-    count_wanted,
     create_update,
     find_created,
     first_state,
@@ -289,7 +289,7 @@ class Updates(Repository):
         carry_secrets(conn, job_id, job.config_version, config, Sent.of_config(config))
         pods = instances.pods_of(conn, job_id)
         differs = instances.find_changed(conn, job_id, pods, config)
-        return rollout.difference(pods, count_wanted(job, config), job.config_version + 1, differs)
+        return rollout.difference(pods, convert.count_wanted(job, config), job.config_version + 1, differs)
 
     # -- steps
 
@@ -319,7 +319,8 @@ def _read_events(conn: sa.Connection, update_id: str) -> Iterator[tuple[UpdateEv
         return
     query = sa.select(UPDATE_EVENT).where(UPDATE_EVENT.c.update_id == update_id).order_by(UPDATE_EVENT.c.seq)
     for row in conn.execute(query):
-        yield UpdateEvent(row.time_ns, update.type, UpdateState(row.state)), instances.from_text(row.instances)
+        event = UpdateEvent(row.time_ns, update.type, UpdateState(row.state), row.person)
+        yield event, instances.from_text(row.instances)
 
 
 def _add_changed(events: list[UpdateEvent], event: UpdateEvent) -> None:

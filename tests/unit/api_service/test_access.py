@@ -35,7 +35,7 @@ from services.access.bindings import BindingsFile
 from services.access.compose import find_certified
 from services.access.role_token import RoleToken, TokenTransport
 from services.access.tokens import Tokens
-from services.api.backlog import Bounds
+from services.api.quotas import Quotas
 from services.api.server import start
 from services.api.visible_problems import list_visible
 from services.storage.storage import Storage
@@ -142,7 +142,7 @@ async def cluster(storage: Storage, tmp_path: Path) -> AsyncIterator[Cluster]:
         OneSandbox(),
         access=access,
         transport=transport,
-        bounds=Bounds(submissions_per_minute=3),
+        quotas=Quotas(submissions_per_minute=3),
     )
     cluster = Cluster(tmp_path, server.port, tokens)
     yield cluster

@@ -35,6 +35,7 @@ from peloton.model.schedule import (
 from services.api.backlog import Bounds
 from services.api.calls import Calls
 from services.api.new_jobs import NewJobs
+from services.api.quotas import NO_QUOTAS, PodQuota, Quotas, Submissions
 from services.api.schedule_service import BACKFILL_MAX
 from services.api.scheduled_jobs import ScheduledJobs
 from services.api.server import start
@@ -69,12 +70,11 @@ class KeptSchedules:
         self.jobs[name] = job
         self.kept[name] = Schedule(
             name, times, job.name, job.pool_path, job.owner, paused, note, (NOON_NS,), (RUN,), options,
-            Counts(3, 2, 1), NOON_NS, job.config,
+            Counts(3, 2, 1), NOON_NS, job.config, job.pool_id, job.creator,
         )  # fmt: skip
 
-    async def find(self, pool_path: str, limit: int) -> list[Schedule]:
-        self.calls.append(("list", pool_path, limit))
-        return [replace(one, options=None) for one in self.kept.values()][:limit]
+    async def find(self, is_wanted: Callable[[Schedule], bool], limit: int) -> list[Schedule]:
+        return [replace(one, options=None) for one in self.kept.values() if is_wanted(one)][:limit]
 
     async def get(self, name: str, runs_max: int) -> Schedule:
         if self.is_silent:
@@ -147,7 +147,6 @@ async def test_a_schedule_is_kept_with_its_job(
     (run,) = shown.schedule.runs
     assert ("FAILED", "job", "why", "2026-11-26T12:00:01Z") == (run.state, run.job_id, run.reason, run.end_time)
     assert (["report"], False) == ([one.name for one in listed.schedules], listed.has_more)
-    assert ("list", "/eng/maps", 101) in kept.calls
 
 
 async def test_a_schedule_that_was_made_is_no_error_though_it_cannot_be_read(
@@ -284,10 +283,20 @@ Creator = Callable[..., ScheduledJobs]
 
 @pytest.fixture
 async def creator(storage: Storage, hosts: OneSandbox, calls: Calls) -> Creator:
-    def make_jobs(bounds: Bounds | None = None) -> ScheduledJobs:
-        new_jobs = NewJobs(storage.jobs, Specs(storage.pools, calls, hosts), calls)
-        locks = Locks(storage.lockdowns, calls)
-        return ScheduledJobs(storage.jobs, new_jobs, locks, storage.search, bounds or Bounds(), calls, start_of)
+    def make_jobs(bounds: Bounds | None = None, quotas: Quotas = NO_QUOTAS) -> ScheduledJobs:
+        quota = PodQuota(quotas.active_pods, storage.search, storage.jobs, calls)
+        new_jobs = NewJobs(storage.jobs, Specs(storage.pools, calls, hosts), calls, quota)
+        locks, submissions = Locks(storage.lockdowns, calls), Submissions(quotas.submissions_per_minute)
+        return ScheduledJobs(
+            storage.jobs,
+            new_jobs,
+            locks,
+            storage.search,
+            bounds or Bounds(),
+            calls,
+            submissions=submissions,
+            start_of=start_of,
+        )
 
     return make_jobs
 

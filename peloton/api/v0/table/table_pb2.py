@@ -27,7 +27,7 @@ from peloton.api.v0 import peloton_pb2 as peloton_dot_api_dot_v0_dot_peloton__pb
 from peloton.api.v0.update import update_pb2 as peloton_dot_api_dot_v0_dot_update_dot_update__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/v0/table/table.proto\x12\x14peloton.api.v0.table\x1a\x1cpeloton/api/v0/job/job.proto\x1a\x1cpeloton/api/v0/peloton.proto\x1a\"peloton/api/v0/update/update.proto\"\x95\x02\n\tJobFilter\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12,\n\x06states\x18\x03 \x03(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12*\n\x05types\x18\x04 \x03(\x0e\x32\x1b.peloton.api.v0.job.JobType\x12-\n\x06labels\x18\x05 \x03(\x0b\x32\x1d.peloton.api.v0.peloton.Label\x12\x10\n\x08namePart\x18\x06 \x01(\t\x12\x12\n\nnamePrefix\x18\x07 \x01(\t\x12<\n\x11\x63reationTimeRange\x18\x08 \x01(\x0b\x32!.peloton.api.v0.peloton.TimeRange\"\x8b\x01\n\x0fListJobsRequest\x12/\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1f.peloton.api.v0.table.JobFilter\x12\x13\n\x0boldestFirst\x18\x02 \x01(\x08\x12\x10\n\x08pageSize\x18\x03 \x01(\r\x12\x11\n\tpageToken\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\x08\"\xe2\x04\n\x06JobRow\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0c\n\x04name\x18\x02 \x01(\t\x12)\n\x04type\x18\x03 \x01(\x0e\x32\x1b.peloton.api.v0.job.JobType\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x39\n\trespoolID\x18\x05 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x10\n\x08poolPath\x18\x06 \x01(\t\x12+\n\x05state\x18\x07 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12/\n\tgoalState\x18\x08 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12\x15\n\rinstanceCount\x18\t \x01(\r\x12>\n\ttaskStats\x18\n \x03(\x0b\x32+.peloton.api.v0.table.JobRow.TaskStatsEntry\x12-\n\x06labels\x18\x0b \x03(\x0b\x32\x1d.peloton.api.v0.peloton.Label\x12\x10\n\x08priority\x18\x0c \x01(\r\x12\x14\n\x0c\x63reationTime\x18\r \x01(\t\x12\x11\n\tstartTime\x18\x0e \x01(\t\x12\x16\n\x0e\x63ompletionTime\x18\x0f \x01(\t\x12/\n\x06update\x18\x10 \x01(\x0b\x32\x1f.peloton.api.v0.table.JobUpdate\x1a\x30\n\x0eTaskStatsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\xc9\x01\n\tJobUpdate\x12+\n\x05state\x18\x01 \x01(\x0e\x32\x1c.peloton.api.v0.update.State\x12\x11\n\tdoneCount\x18\x02 \x01(\r\x12\x13\n\x0b\x66\x61iledCount\x18\x03 \x01(\r\x12\x12\n\ntotalCount\x18\x04 \x01(\r\x12\x12\n\nwaitingFor\x18\x05 \x01(\t\x12\x16\n\x0e\x66\x61iledRunCount\x18\x06 \x01(\r\x12\x13\n\x0bstalledTime\x18\x07 \x01(\t\x12\x12\n\nstallCause\x18\x08 \x01(\t\"\'\n\x08JobCount\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\xac\x01\n\x10ListJobsResponse\x12*\n\x04jobs\x18\x01 \x03(\x0b\x32\x1c.peloton.api.v0.table.JobRow\x12\x15\n\rnextPageToken\x18\x02 \x01(\t\x12\x19\n\x11previousPageToken\x18\x03 \x01(\t\x12\x0b\n\x03\x63ut\x18\x04 \x01(\x08\x12-\n\x05\x63ount\x18\x05 \x01(\x0b\x32\x1e.peloton.api.v0.table.JobCount\":\n\rGetJobRequest\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\"c\n\x18GetInstanceStatesRequest\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\r\n\x05start\x18\x02 \x01(\r\x12\r\n\x05limit\x18\x03 \x01(\r\"B\n\x19GetInstanceStatesResponse\x12\x0e\n\x06states\x18\x01 \x01(\x0c\x12\x15\n\rinstanceCount\x18\x02 \x01(\r\"U\n\x15GetInstanceUseRequest\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x11\n\tinstances\x18\x02 \x03(\r\"\x8f\x01\n\x0bInstanceUse\x12\x10\n\x08instance\x18\x01 \x01(\r\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x10\n\x08\x63puAsked\x18\x03 \x01(\x01\x12\x15\n\rmemoryMbAsked\x18\x04 \x01(\x01\x12\x10\n\x08measured\x18\x05 \x01(\x08\x12\x0f\n\x07\x63puUsed\x18\x06 \x01(\x01\x12\x14\n\x0cmemoryMbUsed\x18\x07 \x01(\x01\"N\n\x16GetInstanceUseResponse\x12\x34\n\tinstances\x18\x01 \x03(\x0b\x32!.peloton.api.v0.table.InstanceUse2\x9c\x03\n\x0fJobTableService\x12Y\n\x08ListJobs\x12%.peloton.api.v0.table.ListJobsRequest\x1a&.peloton.api.v0.table.ListJobsResponse\x12K\n\x06GetJob\x12#.peloton.api.v0.table.GetJobRequest\x1a\x1c.peloton.api.v0.table.JobRow\x12t\n\x11GetInstanceStates\x12..peloton.api.v0.table.GetInstanceStatesRequest\x1a/.peloton.api.v0.table.GetInstanceStatesResponse\x12k\n\x0eGetInstanceUse\x12+.peloton.api.v0.table.GetInstanceUseRequest\x1a,.peloton.api.v0.table.GetInstanceUseResponseBN\n\x14peloton.api.v0.tableB\nTableProtoP\x01Z(peloton.internal/go/api/v0/table;tablev0b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n peloton/api/v0/table/table.proto\x12\x14peloton.api.v0.table\x1a\x1cpeloton/api/v0/job/job.proto\x1a\x1cpeloton/api/v0/peloton.proto\x1a\"peloton/api/v0/update/update.proto\"\xa6\x02\n\tJobFilter\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12,\n\x06states\x18\x03 \x03(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12*\n\x05types\x18\x04 \x03(\x0e\x32\x1b.peloton.api.v0.job.JobType\x12-\n\x06labels\x18\x05 \x03(\x0b\x32\x1d.peloton.api.v0.peloton.Label\x12\x10\n\x08namePart\x18\x06 \x01(\t\x12\x12\n\nnamePrefix\x18\x07 \x01(\t\x12<\n\x11\x63reationTimeRange\x18\x08 \x01(\x0b\x32!.peloton.api.v0.peloton.TimeRange\x12\x0f\n\x07\x63reator\x18\t \x01(\t\"\x8b\x01\n\x0fListJobsRequest\x12/\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x1f.peloton.api.v0.table.JobFilter\x12\x13\n\x0boldestFirst\x18\x02 \x01(\x08\x12\x10\n\x08pageSize\x18\x03 \x01(\r\x12\x11\n\tpageToken\x18\x04 \x01(\t\x12\r\n\x05\x63ount\x18\x05 \x01(\x08\"\xf3\x04\n\x06JobRow\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x0c\n\x04name\x18\x02 \x01(\t\x12)\n\x04type\x18\x03 \x01(\x0e\x32\x1b.peloton.api.v0.job.JobType\x12\r\n\x05owner\x18\x04 \x01(\t\x12\x39\n\trespoolID\x18\x05 \x01(\x0b\x32&.peloton.api.v0.peloton.ResourcePoolID\x12\x10\n\x08poolPath\x18\x06 \x01(\t\x12+\n\x05state\x18\x07 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12/\n\tgoalState\x18\x08 \x01(\x0e\x32\x1c.peloton.api.v0.job.JobState\x12\x15\n\rinstanceCount\x18\t \x01(\r\x12>\n\ttaskStats\x18\n \x03(\x0b\x32+.peloton.api.v0.table.JobRow.TaskStatsEntry\x12-\n\x06labels\x18\x0b \x03(\x0b\x32\x1d.peloton.api.v0.peloton.Label\x12\x10\n\x08priority\x18\x0c \x01(\r\x12\x14\n\x0c\x63reationTime\x18\r \x01(\t\x12\x11\n\tstartTime\x18\x0e \x01(\t\x12\x16\n\x0e\x63ompletionTime\x18\x0f \x01(\t\x12/\n\x06update\x18\x10 \x01(\x0b\x32\x1f.peloton.api.v0.table.JobUpdate\x12\x0f\n\x07\x63reator\x18\x11 \x01(\t\x1a\x30\n\x0eTaskStatsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\xc9\x01\n\tJobUpdate\x12+\n\x05state\x18\x01 \x01(\x0e\x32\x1c.peloton.api.v0.update.State\x12\x11\n\tdoneCount\x18\x02 \x01(\r\x12\x13\n\x0b\x66\x61iledCount\x18\x03 \x01(\r\x12\x12\n\ntotalCount\x18\x04 \x01(\r\x12\x12\n\nwaitingFor\x18\x05 \x01(\t\x12\x16\n\x0e\x66\x61iledRunCount\x18\x06 \x01(\r\x12\x13\n\x0bstalledTime\x18\x07 \x01(\t\x12\x12\n\nstallCause\x18\x08 \x01(\t\"\'\n\x08JobCount\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\xac\x01\n\x10ListJobsResponse\x12*\n\x04jobs\x18\x01 \x03(\x0b\x32\x1c.peloton.api.v0.table.JobRow\x12\x15\n\rnextPageToken\x18\x02 \x01(\t\x12\x19\n\x11previousPageToken\x18\x03 \x01(\t\x12\x0b\n\x03\x63ut\x18\x04 \x01(\x08\x12-\n\x05\x63ount\x18\x05 \x01(\x0b\x32\x1e.peloton.api.v0.table.JobCount\":\n\rGetJobRequest\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\"c\n\x18GetInstanceStatesRequest\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\r\n\x05start\x18\x02 \x01(\r\x12\r\n\x05limit\x18\x03 \x01(\r\"B\n\x19GetInstanceStatesResponse\x12\x0e\n\x06states\x18\x01 \x01(\x0c\x12\x15\n\rinstanceCount\x18\x02 \x01(\r\"U\n\x15GetInstanceUseRequest\x12)\n\x02id\x18\x01 \x01(\x0b\x32\x1d.peloton.api.v0.peloton.JobID\x12\x11\n\tinstances\x18\x02 \x03(\r\"\x8f\x01\n\x0bInstanceUse\x12\x10\n\x08instance\x18\x01 \x01(\r\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x10\n\x08\x63puAsked\x18\x03 \x01(\x01\x12\x15\n\rmemoryMbAsked\x18\x04 \x01(\x01\x12\x10\n\x08measured\x18\x05 \x01(\x08\x12\x0f\n\x07\x63puUsed\x18\x06 \x01(\x01\x12\x14\n\x0cmemoryMbUsed\x18\x07 \x01(\x01\"N\n\x16GetInstanceUseResponse\x12\x34\n\tinstances\x18\x01 \x03(\x0b\x32!.peloton.api.v0.table.InstanceUse2\x9c\x03\n\x0fJobTableService\x12Y\n\x08ListJobs\x12%.peloton.api.v0.table.ListJobsRequest\x1a&.peloton.api.v0.table.ListJobsResponse\x12K\n\x06GetJob\x12#.peloton.api.v0.table.GetJobRequest\x1a\x1c.peloton.api.v0.table.JobRow\x12t\n\x11GetInstanceStates\x12..peloton.api.v0.table.GetInstanceStatesRequest\x1a/.peloton.api.v0.table.GetInstanceStatesResponse\x12k\n\x0eGetInstanceUse\x12+.peloton.api.v0.table.GetInstanceUseRequest\x1a,.peloton.api.v0.table.GetInstanceUseResponseBN\n\x14peloton.api.v0.tableB\nTableProtoP\x01Z(peloton.internal/go/api/v0/table;tablev0b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,31 +38,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOBROW_TASKSTATSENTRY']._loaded_options = None
   _globals['_JOBROW_TASKSTATSENTRY']._serialized_options = b'8\001'
   _globals['_JOBFILTER']._serialized_start=155
-  _globals['_JOBFILTER']._serialized_end=432
-  _globals['_LISTJOBSREQUEST']._serialized_start=435
-  _globals['_LISTJOBSREQUEST']._serialized_end=574
-  _globals['_JOBROW']._serialized_start=577
-  _globals['_JOBROW']._serialized_end=1187
-  _globals['_JOBROW_TASKSTATSENTRY']._serialized_start=1139
-  _globals['_JOBROW_TASKSTATSENTRY']._serialized_end=1187
-  _globals['_JOBUPDATE']._serialized_start=1190
-  _globals['_JOBUPDATE']._serialized_end=1391
-  _globals['_JOBCOUNT']._serialized_start=1393
-  _globals['_JOBCOUNT']._serialized_end=1432
-  _globals['_LISTJOBSRESPONSE']._serialized_start=1435
-  _globals['_LISTJOBSRESPONSE']._serialized_end=1607
-  _globals['_GETJOBREQUEST']._serialized_start=1609
-  _globals['_GETJOBREQUEST']._serialized_end=1667
-  _globals['_GETINSTANCESTATESREQUEST']._serialized_start=1669
-  _globals['_GETINSTANCESTATESREQUEST']._serialized_end=1768
-  _globals['_GETINSTANCESTATESRESPONSE']._serialized_start=1770
-  _globals['_GETINSTANCESTATESRESPONSE']._serialized_end=1836
-  _globals['_GETINSTANCEUSEREQUEST']._serialized_start=1838
-  _globals['_GETINSTANCEUSEREQUEST']._serialized_end=1923
-  _globals['_INSTANCEUSE']._serialized_start=1926
-  _globals['_INSTANCEUSE']._serialized_end=2069
-  _globals['_GETINSTANCEUSERESPONSE']._serialized_start=2071
-  _globals['_GETINSTANCEUSERESPONSE']._serialized_end=2149
-  _globals['_JOBTABLESERVICE']._serialized_start=2152
-  _globals['_JOBTABLESERVICE']._serialized_end=2564
+  _globals['_JOBFILTER']._serialized_end=449
+  _globals['_LISTJOBSREQUEST']._serialized_start=452
+  _globals['_LISTJOBSREQUEST']._serialized_end=591
+  _globals['_JOBROW']._serialized_start=594
+  _globals['_JOBROW']._serialized_end=1221
+  _globals['_JOBROW_TASKSTATSENTRY']._serialized_start=1173
+  _globals['_JOBROW_TASKSTATSENTRY']._serialized_end=1221
+  _globals['_JOBUPDATE']._serialized_start=1224
+  _globals['_JOBUPDATE']._serialized_end=1425
+  _globals['_JOBCOUNT']._serialized_start=1427
+  _globals['_JOBCOUNT']._serialized_end=1466
+  _globals['_LISTJOBSRESPONSE']._serialized_start=1469
+  _globals['_LISTJOBSRESPONSE']._serialized_end=1641
+  _globals['_GETJOBREQUEST']._serialized_start=1643
+  _globals['_GETJOBREQUEST']._serialized_end=1701
+  _globals['_GETINSTANCESTATESREQUEST']._serialized_start=1703
+  _globals['_GETINSTANCESTATESREQUEST']._serialized_end=1802
+  _globals['_GETINSTANCESTATESRESPONSE']._serialized_start=1804
+  _globals['_GETINSTANCESTATESRESPONSE']._serialized_end=1870
+  _globals['_GETINSTANCEUSEREQUEST']._serialized_start=1872
+  _globals['_GETINSTANCEUSEREQUEST']._serialized_end=1957
+  _globals['_INSTANCEUSE']._serialized_start=1960
+  _globals['_INSTANCEUSE']._serialized_end=2103
+  _globals['_GETINSTANCEUSERESPONSE']._serialized_start=2105
+  _globals['_GETINSTANCEUSERESPONSE']._serialized_end=2183
+  _globals['_JOBTABLESERVICE']._serialized_start=2186
+  _globals['_JOBTABLESERVICE']._serialized_end=2598
 # @@protoc_insertion_point(module_scope)

@@ -9,7 +9,7 @@ from services.storage.migrations import job_labels
 from services.storage.migrations import operations as do
 from services.storage.migrations.operations import BIG, BIG_ZERO, BLOB, BOOL, INT, NO_TEXT, SEQ, SMALL, TEXT, UUID, ZERO
 
-revision = "0032_from_0009"
+revision = "0033_from_0009"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
@@ -170,6 +170,7 @@ COLUMNS = {
     "job": {"creator": NO_TEXT},
     "job_secret": {"holder": NO_TEXT},
     "lease": {"epoch": BIG_ZERO},
+    "job_update_event": {"person": NO_TEXT},
     "job_update": {"progressed_ns": BIG_ZERO, "stalled_ns": BIG_ZERO, "stall_cause": NO_TEXT},
 }
 COUNTERS = "audit", "migration", "host pools", "host pool mover", "rebalance", "host events", "archive objects"
@@ -212,6 +213,6 @@ def downgrade() -> None:
     for name in ("ix_job_creator", "ix_job_ended", "ix_job_owner", "ix_job_pool", "ix_job_state", "ix_job_type"):
         op.drop_index(name, "job")
     do.drop_tables(TABLES)
-    for table in ("cluster_host", "host", "job", "job_update"):
+    for table in ("cluster_host", "host", "job", "job_update", "job_update_event"):
         do.drop_columns(table, *COLUMNS[table])
     do.drop_counters(*COUNTERS)
