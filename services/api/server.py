@@ -189,7 +189,7 @@ async def start(
     """Serve on ``address`` (``host:port``, port 0 for any free one). Raises OSError when it is in use.
 
     ``leader`` finds the leader of the role ``resmgr``, and ``clusters`` the host managers, which ``hosts`` replaces.
-    ``bounds`` limit the backlog, ``quotas`` users; ``watch``, ``workers`` and ``schedules`` call Temporal. ``transport``
+    ``bounds`` limit the backlog, ``quotas`` users; ``watch``, ``workers``, ``schedules`` call Temporal. ``transport``
     is that of all channels and ports. Without ``access`` the cluster asks for no credentials."""
     calls, channels, bounds = Calls(), AsyncLeaderChannels(leader, clusters, transport), bounds or Bounds()
     hosts = hosts or RemoteHosts(channels)

@@ -8,7 +8,7 @@ import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.schedule import ScheduleActivities
-from peloton.errors import InvalidArgument, NotFound, PelotonError, Unavailable
+from peloton.errors import InvalidArgument, NotFound, PelotonError, ResourceExhausted, Unavailable
 
 BENIGN, COUNTED = ApplicationErrorCategory.BENIGN, ApplicationErrorCategory.UNSPECIFIED
 
@@ -28,6 +28,8 @@ class Refusing:
     [
         (InvalidArgument("resource pool not found"), BENIGN),
         (NotFound("no such pool"), BENIGN),
+        (ResourceExhausted("beyond the quota of active pods"), BENIGN),
+        (ResourceExhausted("beyond the quota of a minute", 1.0), COUNTED),
         (Unavailable("storage does not answer"), COUNTED),
     ],
 )

@@ -12,6 +12,8 @@ from typing import Any
 
 from temporalio.client import Client
 
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from peloton.model.schedule import Overlap, Run, RunState, Schedule, ScheduledJob, ScheduleOptions, Times
@@ -32,7 +34,8 @@ class ScheduleStory:
     name: str = field(default_factory=lambda: f"report-{uuid.uuid4().hex[:8]}")
 
     async def create(self, times: Times = YEARLY, overlap: Overlap = Overlap.SKIP, **state: Any) -> None:
-        job = ScheduledJob(b"", "train", "pool", "/eng", "maps")
+        config = job_pb2.JobConfig(name="train", respoolID=ResourcePoolID(value="pool"))
+        job = ScheduledJob(config.SerializeToString(), "train", "pool", "/eng", "maps", "ann")
         options = ScheduleOptions(overlap)
         given: dict[str, Any] = {"paused": False, "note": ""} | state
         await self.schedules.create(self.name, times, options, job, given["paused"], given["note"])

@@ -16,11 +16,13 @@ class FakeScheduledJobs:
         self.cluster, self.task_queue, self.pods = cluster, task_queue, pods
         self.refusal = ""
         self.created: list[str] = []
+        self.creators: set[str] = set()
 
     def create(self, run: ScheduledRun) -> JobStart:
         self.cluster.calls["create_scheduled_job"] += 1
         if self.refusal:
             raise InvalidArgument(self.refusal)
+        self.creators.add(run.creator)
         job_id = job_id_of(run)
         with self.cluster.lock:
             if job_id not in self.cluster.jobs:

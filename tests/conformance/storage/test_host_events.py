@@ -18,6 +18,7 @@ from peloton.model.host_pool import DEFAULT_HOST_POOL, HostPool
 from peloton.model.ids import Hostname
 from peloton.model.maintenance import Blocker, DrainProgress, MaintenanceAct, MaintenanceRequest
 from peloton.model.mover import Made, MoverRule
+from peloton.ports import PERSON
 from services.storage.hosts import host_events
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, SECOND, Clock, a_config, create
@@ -314,3 +315,26 @@ def test_writers_at_once(open_storage: Callable[[], Storage]) -> None:
     assert Counter({"AVOIDED": 24, "MAINTENANCE_ASKED": 12, "JOINED": 12, "DRAINING": 3}) == Counter(
         event.kind.value for event in events
     )
+
+
+def test_maintenance_names_who_requested_it(storage: Storage) -> None:
+    """Requests of a known user have its name; the steps between them have none."""
+    storage.hosts.claim(C, [H1, H2], is_first=True)
+    records, token = storage.maintenance, PERSON.set("ann")
+    try:
+        records.request(C, [MaintenanceRequest(H1, "ip", reason="a new disk"), MaintenanceRequest(H2, "ip")], 1, NOW)
+        records.steer(C, [H1], MaintenanceAct.FORCE, 1, NOW + MINUTE)
+        records.steer(C, [H2], MaintenanceAct.CANCEL, 1, NOW)
+        for before, after in ((DRAINING, DRAINED), (DRAINED, DOWN)):
+            records.move(C, H1, before, after, NOW + MINUTE)
+        records.steer(C, [H1], MaintenanceAct.COMPLETE, 1, NOW + 2 * MINUTE)
+    finally:
+        PERSON.reset(token)
+
+    texts = [text for _, text in list_events(storage) if "ann" in text]
+    assert [
+        "Maintenance requested by ann: a new disk",
+        "Drain forced by ann 60 s after it began: pods leave even if the SLA of their jobs forbids it",
+        "Maintenance completed by ann after 60 s down: the host may come back",
+    ] == texts
+    assert "Maintenance cancelled by ann before its turn" == list_events(storage, H2)[-1][1]

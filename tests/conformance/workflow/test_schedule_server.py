@@ -22,8 +22,9 @@ async def test_a_trigger_creates_one_job_which_people_find(client: Client) -> No
         await story.trigger()
         (run,) = await story.runs(RunState.SUCCEEDED)
         described = await client.get_workflow_handle(job_workflow_id(run.job_id)).describe()
-        (listed,) = [one for one in await story.schedules.find("/eng", 1_000) if one.name == story.name]
-        elsewhere = await story.schedules.find("/it's", 10)
+        (listed,) = await story.schedules.find(lambda one: one.name == story.name, 1_000)
+        elsewhere = await story.schedules.find(lambda one: one.pool_path == "/it's", 10)
+        got = await story.schedules.get(story.name, 1)
 
     assert [run.job_id] == story.jobs.created
     assert (f"train-{time.strftime('%Y%m%d', time.gmtime(run.scheduled_ns // 10**9))}", "every year") == (
@@ -33,6 +34,8 @@ async def test_a_trigger_creates_one_job_which_people_find(client: Client) -> No
     assert [run.job_id] == [each.job_id for each in listed.runs]
     assert (YEARLY, "/eng", "maps") == (listed.times, listed.pool_path, listed.owner)
     assert [] == elsewhere
+    assert ({"ann"}, "ann", "ann") == (story.jobs.creators, listed.creator, got.creator)
+    assert ("pool", "pool") == (listed.pool_id, got.pool_id)
     assert {"PelotonType": "BATCH"} == {
         pair.key.name: pair.value for pair in described.typed_search_attributes if pair.key.name == "PelotonType"
     }

@@ -13,11 +13,13 @@ import grpc.aio
 import pytest
 from google.protobuf.message import Message
 
+from peloton.access.rules import Find
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.schedule import schedule_pb2 as pb
 from peloton.api.v0.schedule.schedule_pb2_grpc import ScheduleServiceStub
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from peloton.lifecycle.schedule import job_id_of
+from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
 from peloton.model.schedule import (
     CONFIG_BYTES_MAX,
@@ -38,10 +40,11 @@ from services.api.new_jobs import NewJobs
 from services.api.quotas import NO_QUOTAS, PodQuota, Quotas, Submissions
 from services.api.schedule_service import BACKFILL_MAX
 from services.api.scheduled_jobs import ScheduledJobs
-from services.api.server import start
+from services.api.server import make_finder, start
 from services.api.v1.lockdown import Locks
 from services.api.v1.specs import Specs
 from services.storage.storage import Storage
+from tests.present import require
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.story import LEAF, expect_refusal
 
@@ -345,3 +348,63 @@ async def test_jobs_wait_as_calls_of_the_api_do(creator: Creator, run: Scheduled
     with pytest.raises(ResourceExhausted, match="the bound is 1"):
         await asyncio.to_thread(full.create, replace(run, scheduled_ns=run.scheduled_ns + NS_PER_S))
     assert job_id_of(run) == (await asyncio.to_thread(full.create, run)).job_id
+
+
+async def test_jobs_of_a_schedule_belong_to_its_creator(creator: Creator, run: ScheduledRun, storage: Storage) -> None:
+    """A run beyond the creator's quota of active pods is refused at once; another creator has pods left."""
+    jobs = creator(quotas=Quotas(active_pods=3))
+    later = replace(run, scheduled_ns=NOON_NS + NS_PER_S)
+    first = await asyncio.to_thread(jobs.create, replace(run, creator="ann"))
+
+    text = "user ann has 2 active pods, and 2 more would exceed the quota of 3"
+    with pytest.raises(ResourceExhausted, match=text) as caught:
+        await asyncio.to_thread(jobs.create, replace(later, creator="ann"))
+    await asyncio.to_thread(jobs.create, replace(later, creator="bob"))
+
+    assert caught.value.retry_after_s is None
+    assert "ann" == require(storage.jobs.get(JobId(first.job_id))).creator
+
+
+async def test_jobs_of_schedules_count_as_submissions(creator: Creator, run: ScheduledRun) -> None:
+    """A run beyond the creator's submissions of the minute is tried again later; a repeated run counts once."""
+    jobs = creator(quotas=Quotas(submissions_per_minute=1))
+    mine = replace(run, creator="ann")
+    await asyncio.to_thread(jobs.create, mine)
+    await asyncio.to_thread(jobs.create, mine)
+
+    with pytest.raises(ResourceExhausted, match="user ann has created 1 jobs within a minute") as caught:
+        await asyncio.to_thread(jobs.create, replace(mine, scheduled_ns=NOON_NS + NS_PER_S))
+
+    assert require(caught.value.retry_after_s) > 0
+
+
+async def test_a_schedule_follows_its_pool(
+    schedules: Any, kept: KeptSchedules, wanted: pb.CreateScheduleRequest, storage: Storage, calls: Calls
+) -> None:
+    """A renamed pool changes the path by which its schedule is shown, listed and authorized."""
+    await schedules.CreateSchedule(wanted)
+    config = storage.pools.configs()[LEAF]
+    config.name = "atlas"
+    storage.pools.put(LEAF, config)
+
+    shown = await schedules.GetSchedule(pb.GetScheduleRequest(name="report"))
+    old = await schedules.ListSchedules(pb.ListSchedulesRequest(pool_path="/eng/maps"))
+    new = await schedules.ListSchedules(pb.ListSchedulesRequest(pool_path="/eng/atlas"))
+    checked = await make_finder(storage, calls, kept).paths_of([(Find.SCHEDULE, "report")])
+
+    assert ("/eng/atlas", ("/eng/atlas",)) == (shown.schedule.pool_path, checked)
+    assert ([], ["report"]) == ([one.name for one in old.schedules], [one.name for one in new.schedules])
+
+
+async def test_a_schedule_without_its_pool_is_the_cluster_s(
+    schedules: Any, kept: KeptSchedules, wanted: pb.CreateScheduleRequest, storage: Storage, calls: Calls
+) -> None:
+    """A role on the cluster may steer it; a schedule without the id of its pool has the path that was stored."""
+    await schedules.CreateSchedule(wanted)
+    storage.pools.delete(LEAF)
+    kept.kept["old"] = replace(kept.kept["report"], name="old", pool_id="")
+
+    finder = make_finder(storage, calls, kept)
+
+    assert ("/",) == await finder.paths_of([(Find.SCHEDULE, "report")])
+    assert ("/eng/maps",) == await finder.paths_of([(Find.SCHEDULE, "old")])

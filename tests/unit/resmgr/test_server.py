@@ -411,3 +411,17 @@ async def test_capacity_change_moves_the_root(world: World, manager: Manager, se
     await until(lambda: server.loop.state.capacity == Resources.of(200))
 
     assert (await get(manager)).poolinfo.config.resources[0].limit == 200
+
+
+async def test_a_pool_names_who_changed_it(manager: Manager) -> None:
+    """The change log has the user on whose behalf the api calls, and stays as it was for a call without one."""
+    pool = await create(manager, "eng", 10, 50)
+    before = (await get(manager, pool)).poolinfo.config
+    headers = (("peloton-on-behalf-of", "ann%40example.org"),)
+    request = pb.UpdateRequest(id=ResourcePoolID(value=pool), config=pool_config("maps", 10, 50))
+
+    await manager.UpdateResourcePool(request, metadata=headers)
+    after = (await get(manager, pool)).poolinfo.config
+
+    assert ("", "ann@example.org") == (before.changeLog.updatedBy, after.changeLog.updatedBy)
+    assert after.changeLog.updatedAt > before.changeLog.updatedAt

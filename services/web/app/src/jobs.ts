@@ -23,6 +23,7 @@ export interface Row {
   name?: string;
   type?: string;
   owner?: string;
+  creator?: string;
   poolPath?: string;
   state?: string;
   goalState?: string;
@@ -86,6 +87,7 @@ export function filterOf(sinceS: number): object {
   return {
     ...(parameter("pool") && { pool: parameter("pool") }),
     ...(parameter("owner") && { owner: parameter("owner") }),
+    ...(parameter("creator") && { creator: parameter("creator") }),
     ...(state && { states: state === "ACTIVE" ? ACTIVE : [state] }),
     ...(parameter("type") && { types: [parameter("type")] }),
     ...(labels.length && { labels: labels.map((one) => ({ key: one.split("=")[0], value: one.split("=").slice(1).join("=") })) }),
@@ -98,7 +100,7 @@ export function filterOf(sinceS: number): object {
 export function commandOf(): string {
   const name = parameter("name");
   const options = [
-    ["-r", parameter("pool")], ["--owner", parameter("owner")],
+    ["-r", parameter("pool")], ["--owner", parameter("owner")], ["--creator", parameter("creator")],
     ["-s", parameter("state") === "ACTIVE" ? ACTIVE.join(",") : parameter("state")], ["-t", parameter("type")],
     ["-l", parameter("label")], [name.startsWith("^") ? "--prefix" : "--name", name.replace(/^\^/, "")],
     ["--since", parameter("age") && `${(AGES[parameter("age")] ?? 0) / 3_600}h`],

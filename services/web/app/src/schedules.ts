@@ -13,6 +13,7 @@ export interface Schedule {
   name: string;
   poolPath?: string;
   owner?: string;
+  creator?: string;
   jobName?: string;
   times?: Times;
   paused?: boolean;

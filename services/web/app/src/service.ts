@@ -34,6 +34,7 @@ export interface Update {
 export interface Data {
   job: {
     jobInfo: {
+      creator?: string;
       spec: { name?: string; owner?: string; instanceCount?: number; sla?: { maximumUnavailableInstances?: number; priority?: number } };
       status: { state?: string; desiredState?: string; version?: { value: string }; podStats?: Record<string, number>; workflowStatus?: Update; creationTime?: string };
     };

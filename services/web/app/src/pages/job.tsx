@@ -69,7 +69,7 @@ function Facts({ row }: { row: Row }) {
       <a href={poolHref(row.poolPath ?? "")}>{row.poolPath}</a>
       {row.owner && <span>of {row.owner}</span>}
       <span>{(row.type ?? "BATCH").toLowerCase()}, priority {row.priority ?? 0}</span>
-      <span>created <Time at={row.creationTime} /></span>
+      <span>created <Time at={row.creationTime} />{row.creator && ` by ${row.creator}`}</span>
       {(row.labels ?? []).map((one) =>
         /^https?:/.test(one.value ?? "") ? <a key={one.key} href={one.value} rel="noreferrer">{one.key}</a> : <code key={one.key}>{one.key}={one.value}</code>)}
       {row.type !== "EXTERNAL" && (!ENDED.includes(row.state ?? "") || canStartAgain(row)) && <a href={submitHref(row)}>edit and submit again</a>}

@@ -14,7 +14,7 @@ import { Typed } from "../parts/typed";
 import { address, go, pageAt, parameter } from "../router";
 import { Cards } from "../parts/cards";
 
-const FILTERS = ["pool", "owner", "state", "type", "label", "name", "age"];
+const FILTERS = ["pool", "owner", "creator", "state", "type", "label", "name", "age"];
 
 export default function Jobs() {
   const age = parameter("age");
@@ -63,6 +63,7 @@ function Filters() {
       <label>Name <Typed {...typed("name")} placeholder="part, or ^beginning" /></label>
       <label>Pool <Typed {...typed("pool")} placeholder="/path" /></label>
       <label>Owner <Typed {...typed("owner")} placeholder="team" /></label>
+      <label>Creator <Typed {...typed("creator")} placeholder="user" /></label>
       <label>Labels <Typed {...typed("label")} placeholder="key=value" /></label>
       <label>
         State <select {...chosen("state")}>

@@ -47,7 +47,7 @@ function ScheduleRow({ one }: { one: Schedule }) {
   const last = one.runs?.[0];
   return (
     <tr>
-      <td>{one.name}{one.owner && <div class="quiet">{one.owner}</div>}</td>
+      <td>{one.name}{one.owner && <div class="quiet">{one.owner}</div>}{one.creator && <div class="quiet">by {one.creator}</div>}</td>
       <td><a href={poolHref(one.poolPath ?? "")}>{one.poolPath}</a></td>
       <td>{timesText(one.times)}</td>
       <td><State state={one.paused ? "PAUSED" : "ACTIVE"} />{one.note && <div class="quiet">{one.note}</div>}</td>

@@ -26,7 +26,7 @@ export default function Service({ arguments: { id = "" } }: PageProps) {
   const name = value?.job.jobInfo.spec.name;
   useTitle(name ? `${name} Service` : "");
   if (!value) return <Absent what="service" name={id} error={error} all={{ href: "/services", title: "All services" }} />;
-  const { spec, status } = value.job.jobInfo;
+  const { spec, status, creator } = value.job.jobInfo;
   return (
     <>
       <h1>{called(name, id)}</h1>
@@ -34,7 +34,7 @@ export default function Service({ arguments: { id = "" } }: PageProps) {
       <p class="facts">
         <State state={word(status.state, "JOB_STATE_")} /> <a href={poolHref(value.poolPath)}>{value.poolPath}</a>
         {spec.owner && <span>of {spec.owner}</span>} <span>version {versionOf(status.version?.value)}</span>
-        <span>created <Time at={status.creationTime} /></span> <a href={`/jobs/${id}`}>its instances, logs and events</a>{" "}
+        <span>created <Time at={status.creationTime} />{creator && ` by ${creator}`}</span> <a href={`/jobs/${id}`}>its instances, logs and events</a>{" "}
         <a href={`/submit?kind=service&from=${id}&pool=${encodeURIComponent(value.poolPath)}`}>edit and submit again</a>
       </p>
       <TroubleBanner id={id} trouble={value.trouble} />

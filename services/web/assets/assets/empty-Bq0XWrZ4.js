@@ -1,0 +1,1 @@
+import{n as e}from"./same-as-BxNbn8-k.js";import{g as t}from"./index-DejKmVc1.js";function n({children:n,command:r}){return t(`div`,{class:`empty`,children:[t(`p`,{children:n}),r&&t(`p`,{children:t(e,{text:r})})]})}export{n as t};

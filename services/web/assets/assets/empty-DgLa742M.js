@@ -1,1 +1,0 @@
-import{n as e}from"./same-as-CeyipZm7.js";import{g as t}from"./index-CKSWm3uD.js";function n({children:n,command:r}){return t(`div`,{class:`empty`,children:[t(`p`,{children:n}),r&&t(`p`,{children:t(e,{text:r})})]})}export{n as t};

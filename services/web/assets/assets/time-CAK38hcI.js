@@ -1,1 +1,0 @@
-import{K as e,O as t,Y as n,g as r,k as i,v as a}from"./index-CKSWm3uD.js";var o=1e4;function s({at:s,isToCome:c}){let[,l]=n(0);return e(()=>{let e=setInterval(()=>l(e=>e+1),o);return()=>clearInterval(e)},[]),s?r(`time`,{dateTime:s,title:t(s),children:c?i(s):a(s)}):r(`span`,{class:`quiet`,children:`–`})}export{s as t};

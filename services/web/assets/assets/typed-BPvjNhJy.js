@@ -1,1 +1,0 @@
-import{Y as e,g as t}from"./index-CKSWm3uD.js";function n({value:n,take:r,isWrong:i,...a}){let[o,s]=e(null);return t(`input`,{...a,value:o??n,"aria-invalid":i,spellcheck:!1,autocomplete:`off`,onInput:e=>s(e.currentTarget.value),onBlur:()=>s(null),onChange:e=>{s(null),r(e.currentTarget.value.trim())}})}export{n as t};
