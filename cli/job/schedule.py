@@ -227,6 +227,7 @@ def facts_of(one: v0.schedule.Schedule) -> list[tuple[str, str]]:
         ("Times", times_text(one.times)),
         ("Overlap", f"{overlap}, catch-up within {duration_text(one.catch_up_s)}{stops}"),
         ("State", state_of(one)),
+        ("Creator", one.creator),
         ("Note", one.note),
         ("Next", ", ".join(map(seconds_text, one.next_times[:NEXT_SHOWN]))),
         ("Runs", f"{one.run_count} started, {one.skipped_count} times skipped, {one.missed_count} missed"),

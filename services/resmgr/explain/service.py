@@ -30,6 +30,7 @@ from peloton.model.job import JobRecord, JobType
 from peloton.model.pod import PodState, ShapeRange
 from peloton.model.reason import Rule
 from peloton.model.text import quote, shorten
+from peloton.model.update import UpdateRecord, UpdateState
 from peloton.scheduling.cycle import Plan, Snapshot
 from peloton.scheduling.eviction import Eviction
 from peloton.scheduling.explain import Unqueued, Wait, compute_loans, find_holders, find_unqueued, list_waits
@@ -183,7 +184,12 @@ class ExplainService:
         update = self._records.updates.get(job.update_id) if job.update_id else None
         asked = self._records.disruptions.recent(job.job_id, DISRUPTIONS_MAX)
         lost = self._records.volumes.list_lost(job.job_id, FAILURES_MAX)
-        return [*map(volume_line, lost), *update_lines(update, job.owning_team), *disruption_lines(job, asked)]
+        return [*map(volume_line, lost), *self._update_lines(job, update), *disruption_lines(job, asked)]
+
+    def _update_lines(self, job: JobRecord, update: UpdateRecord | None) -> Iterable[str]:
+        is_paused = update is not None and update.state is UpdateState.PAUSED
+        last = self._records.updates.events(job.update_id, limit=1) if is_paused else []
+        return update_lines(update, job.owning_team, last[0].person if last else "")
 
     def _mark_lines(self, job: JobRecord) -> list[str]:
         """Return lines on the host advisor's marks of the service, and of hosts that its pods are on."""

@@ -26,6 +26,7 @@ from peloton.lifecycle.stall import describe_failed_runs, stall_text
 from peloton.lifecycle.volumes import waiting_text
 from peloton.model.advice import Mark, Marked
 from peloton.model.aurora_update import aurora_update
+from peloton.model.by_hand import name_person
 from peloton.model.daemon import DaemonReach
 from peloton.model.ids import Hostname
 from peloton.model.job import JobRecord, JobState, JobType
@@ -283,15 +284,16 @@ def volume_line(volume: VolumeRecord) -> str:
     return f"instance {volume.instance_id}: {waiting_text(volume, rfc3339_seconds(volume.changed_ns))}"
 
 
-def update_lines(update: UpdateRecord | None, owner: str) -> Iterator[str]:
-    """Yield lines on the progress of the update of a service with this owner."""
+def update_lines(update: UpdateRecord | None, owner: str, person: str = "") -> Iterator[str]:
+    """Yield lines on the progress of the update of a service with this owner. ``person``: the user who paused it."""
     if update is None or not update.is_active:
         return
     failed = f", {format_count(len(update.failed), 'instance')} failed" if update.failed else ""
     failed += f", {describe_failed_runs(update)}" if update.failed_run_count else ""
     waits = f", waits for {wait}" if (wait := update_wait_text(update)) else ""
     done = f"{len(update.done)} of {update.total_count} done"
-    yield f"the {update.type.lower()} {_UPDATE_STATES[update.state]}: {done}{failed}{waits}"
+    state = name_person(_UPDATE_STATES[update.state], person)
+    yield f"the {update.type.lower()} {state}: {done}{failed}{waits}"
     if why := stall_text(update):
         yield f"the update has stalled: {' '.join(why.split())}"
     if aurora := aurora_update(update.opaque_data):

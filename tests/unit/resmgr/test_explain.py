@@ -16,7 +16,8 @@ from peloton.model.ids import PodId
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodState, PodStatus, Termination, TerminationReason
 from peloton.model.resources import Resources
-from peloton.model.update import UpdateSpec
+from peloton.model.update import UpdateAct, UpdateSpec
+from peloton.ports import PERSON
 from services.resmgr.explain.text import failure_line
 from tests.reasons import REQUEUED, lacking_capacity
 from tests.unit.lifecycle.pods import service_pod
@@ -148,6 +149,21 @@ async def test_a_service(world: World) -> None:
         "  an administrator has locked Launch: no pod is started before peloton admin unlock Launch",
         "  an administrator has locked Kill: no pod is ended before peloton admin unlock Kill",
     ]
+
+
+async def test_an_update_that_a_user_has_paused(world: World) -> None:
+    """The line names the user; after the update was resumed it does not."""
+    job = world.service(world.pool("p", 10, 10), 1, UpdateSpec())
+    token = PERSON.set("bob")
+    world.storage.updates.steer(job, None, UpdateAct.PAUSE, None, world.now_ns)
+    async with asking(world) as asked:
+        paused = (await asked.why(job)).text.splitlines()[-1]
+        world.storage.updates.steer(job, None, UpdateAct.RESUME, None, world.now_ns)
+        resumed = (await asked.why(job)).text.splitlines()[-1]
+    PERSON.reset(token)
+
+    assert paused.startswith("  the update is paused by bob: 0 of 1 done")
+    assert "bob" not in resumed
 
 
 async def test_an_update_that_waits_for_a_pulse_of_aurora(world: World) -> None:

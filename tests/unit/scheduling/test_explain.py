@@ -345,6 +345,9 @@ def test_jobs_that_do_not_wait() -> None:
     running = {PodState.RUNNING: 5, PodState.SUCCEEDED: 1}
 
     assert headline(JOB, "/p", running) == "Job name is RUNNING in pool /p: 5 RUNNING, 1 SUCCEEDED"
+    assert headline(replace(JOB, creator="ann"), "/p", running).startswith(
+        "Job name, created by ann, is RUNNING in pool"
+    )
     assert list(story(JOB, running, [], [], [])) == ["nothing waits: 5 instances on hosts"]
     stopped = replace(JOB, goal=JobState.KILLED)
     assert list(story(stopped, running, [], [], [])) == ["it is being stopped"]
