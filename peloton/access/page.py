@@ -13,6 +13,10 @@ INTRODUCTION = """# Permissions
 The role that each method of the API needs, and where it is needed. It counts in the pool of the object and in the pools
 above; fields of the request lead to the pool. Other names of a service have the same rules. This page is made from
 [table.py](../peloton/access/table.py) by `make docs`; [Security](security.md#permissions) explains the roles.
+
+The pool of a schedule is the one of its jobs, at the path that it has now. No method needs the role of a job's
+[creator](security.md#owners): any submitter on the pool may change a job, and its pods count for the creator's
+[quota](security.md#quotas).
 """
 
 
