@@ -195,7 +195,10 @@ SERVICES: Mapping[str, Mapping[str, Row]] = {
         **dict.fromkeys(("WhoAmI", "CanI", "SignIn", "SignOut"), Needs.NOTHING),
         "OpenTerminal": _row(SUBMITTER, Source(Find.POD, "pod_name")),
     },
-    "peloton.private.reads.BulkReads": dict.fromkeys(("ListJobs", "ListPods", "ListUpdates"), Needs.PELOTON),
+    "peloton.private.reads.BulkReads": {  # of the Aurora bridge, which passes the credentials of its clients on
+        "ListJobs": _row(READER, without=FILTERED),
+        **dict.fromkeys(("ListPods", "ListUpdates"), _row(READER, Source(Find.JOB, "job_ids"), without=FILTERED)),
+    },
     "peloton.private.publisher.EventPublisher": {"Lease": Needs.PELOTON},
     "grpc.health.v1.Health": dict.fromkeys(("Check", "List", "Watch"), Needs.NOTHING),
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": Needs.NOTHING},

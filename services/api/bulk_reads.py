@@ -1,7 +1,7 @@
 """Peloton's private BulkReads: many jobs, their pods and their updates, in streams of batches.
 
-The service is for other roles, the Aurora bridge among them, and harmless for clients: it reads what public services
-read, within bounds. Each batch is a fixed number of queries.
+The service is for other roles, the Aurora bridge among them, which pass on the credentials of their clients: it reads
+what public services read, within bounds and in pools that the caller may read. Each batch is a fixed number of queries.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord, JobType
 from peloton.model.times import NS_PER_S
+from services.access.visible import visible_pools
 from services.api.calls import Calls
 from services.api.ids import parse_known_id
 from services.api.job_query import check_no_nul
@@ -55,13 +56,16 @@ class BulkReads:
         _check_count("labels", request.labels, LABELS_MAX)
         if texts and (longest := max(map(len, texts))) > TEXT_MAX:
             raise InvalidArgument(f"a name or label has {longest} characters, at most {TEXT_MAX} are allowed")
+        visible = await self._calls.run(lambda: visible_pools(self._records.pools.specs()))
         if request.names:
-            jobs = await self._calls.run(self._records.bulk.jobs_named, list(request.names))
+            jobs = await self._calls.run(self._records.bulk.jobs_named, list(request.names), visible)
             for some in _divide(jobs, JOBS_PER_BATCH):
                 yield await self._calls.run(self._list_jobs, some)
             return
         wanted = JobFilter(
-            types=frozenset({JobType.SERVICE}), labels=tuple((label.key, label.value) for label in request.labels)
+            pools=visible,
+            types=frozenset({JobType.SERVICE}),
+            labels=tuple((label.key, label.value) for label in request.labels),
         )
         at: Position | None = None
         while True:

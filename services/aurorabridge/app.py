@@ -257,7 +257,7 @@ class Callers:
         await self._app(scope, receive, send)
 
     async def _check(self) -> None:
-        """Raise Unauthenticated unless the api knows the client: the bridge reads in bulk by itself."""
+        """Raise Unauthenticated unless the api knows the client, which else would take a place, or call as a role."""
         if not FORWARDED.get():
             await self._open.check(self._backend.access)
             return

@@ -80,8 +80,8 @@ class Backend:
 
     @cached_property
     def bulk(self) -> BulkReadsAsyncStub:
-        return BulkReadsStub(self.channel)
+        return BulkReadsStub(self.user_channel)
 
     @cached_property
     def watches(self) -> WatchServiceAsyncStub:
-        return WatchServiceStub(self.channel)
+        return WatchServiceStub(self.user_channel)

@@ -6,7 +6,7 @@ Each method is one transaction of one or two queries that returns a bounded page
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -88,15 +88,19 @@ class UpdateEventRow(NamedTuple):
 
 class BulkReads(Repository):
     @reading
-    def jobs_named(self, conn: sa.Connection, names: Sequence[str]) -> list[JobRecord]:
-        """Return the newest service that has or had each of these names, without deleted ones, by name."""
+    def jobs_named(
+        self, conn: sa.Connection, names: Sequence[str], pools: Collection[str] | None = None
+    ) -> list[JobRecord]:
+        """Return the newest service in these pools (None: in any) that has or had each of the names, without deleted
+        ones, by name."""
         is_service = sa.and_(JOB.c.job_id == JOB_NAME.c.job_id, JOB.c.type == JOB_TYPE_NUMBERS[JobType.SERVICE])
         query = sa.select(*JOB.c, JOB_NAME.c.name.label("found_by")).join_from(JOB_NAME, JOB, is_service, isouter=True)
         query = query.where(JOB_NAME.c.name.in_(names)).order_by(JOB_NAME.c.name, JOB_NAME.c.updated_ns.desc())
         newest: dict[str, JobRecord | None] = {}
         rows: list[Any] = list(conn.execute(query))
         for row in rows:
-            if row.found_by not in newest:
+            is_in = pools is None or row.job_id is None or row.respool_id in pools
+            if is_in and row.found_by not in newest:
                 newest[row.found_by] = None if row.job_id is None else job_record(row)
         return [job for job in newest.values() if job is not None and job.state is not JobState.DELETED]
 

@@ -33,6 +33,11 @@ _HEAD = {
     "status": 200,
     "headers": [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")],
 }
+_STATUSES = {
+    grpc.StatusCode.OUT_OF_RANGE: 410,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+}
 _END = {"type": "http.response.body", "body": b"", "more_body": False}
 
 
@@ -142,7 +147,7 @@ class _Stream(Response):
 
 async def _refuse(error: grpc.aio.AioRpcError, send: Send) -> None:
     """Answer 410 when the events after the id are kept no more: the client reads the present state first."""
-    status = 410 if error.code() is grpc.StatusCode.OUT_OF_RANGE else 503
+    status = _STATUSES.get(error.code(), 503)
     await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
     await send({"type": "http.response.body", "body": f"{error.details()}\n".encode(), "more_body": False})
 

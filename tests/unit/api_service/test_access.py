@@ -15,7 +15,7 @@ import pytest
 
 from peloton.access.caller import CallerKind
 from peloton.access.tokens import RANDOM_BYTES, make_token
-from peloton.api.private import publisher_pb2, publisher_pb2_grpc
+from peloton.api.private import bulk_reads_pb2, bulk_reads_pb2_grpc, publisher_pb2, publisher_pb2_grpc
 from peloton.api.v0.access import access_pb2, access_pb2_grpc
 from peloton.api.v0.history import history_pb2, history_pb2_grpc
 from peloton.api.v0.job import job_pb2
@@ -314,6 +314,34 @@ async def test_lists_have_only_what_the_caller_may_read(cluster: Cluster, storag
     wanted = table_pb2.ListJobsRequest(filter=table_pb2.JobFilter(pool="/ads"))
     code, text = await code_of(table.ListJobs(wanted, metadata=cluster.of("rita")))
     assert ("PERMISSION_DENIED", True) == (code, "on pool '/ads'" in text)
+
+
+async def test_bulk_reads_of_the_bridge_show_what_its_client_may_read(cluster: Cluster, storage: Storage) -> None:
+    """The bridge passes the credentials of its client on: jobs of other pools are left out, also a newer one of the
+    same name, and their pods are refused."""
+    other = RespoolId("77777777-7777-7777-7777-777777777777")
+    storage.pools.put(other, config_of(pool(other, ROOT_POOL_ID, "ads", UNLIMITED)))
+    services: Any = stateless_svc_pb2_grpc.JobServiceStub(cluster.channel)
+    made = {}
+    for respool_id in (LEAF, other):
+        wanted = spec(1)
+        wanted.respool_id.value = respool_id
+        request = stateless_svc_pb2.CreateJobRequest(spec=wanted)
+        made[respool_id] = (await services.CreateJob(request, metadata=cluster.of("ada"))).job_id.value
+    transport = TokenTransport(PLAINTEXT, RoleToken(ROLE_SECRET))
+    async with transport.open_async(f"127.0.0.1:{cluster.port}", ()) as channel:
+        stub: Any = bulk_reads_pb2_grpc.BulkReadsStub(channel)
+
+        async def read(names: Sequence[str], name: str) -> list[str]:
+            call = stub.ListJobs(bulk_reads_pb2.ListJobsRequest(names=names), metadata=cluster.of(name))
+            return [found.job_id async for batch in call for found in batch.jobs]
+
+        for names in ((), ("web",)):
+            assert [made[LEAF]] == await read(names, "rita")
+            assert [made[other]] == await read(names, "otto")
+        assert sorted(made.values()) == sorted(await read((), "ada"))
+        pods = stub.ListPods(bulk_reads_pb2.ListPodsRequest(job_ids=[made[other]]), metadata=cluster.of("rita"))
+        assert "PERMISSION_DENIED" == (await code_of(pods.read()))[0]
 
 
 async def test_an_empty_path_in_a_list_stands_for_all_pools(cluster: Cluster) -> None:
