@@ -16,7 +16,7 @@ from peloton.access.tokens import PREFIX
 from peloton.errors import PermissionDenied, Unauthenticated
 from services.access.basic import BasicUsers
 from services.access.bindings import Bindings, BindingsFile, grant
-from services.access.caller import CLIENT_ADDRESS, ITS_GROUPS, ON_BEHALF_OF
+from services.access.caller import CLIENT_ADDRESS, ITS_GROUPS, ON_BEHALF_OF, UNNAMED_ROLE
 from services.access.failures import Failures, network_of, network_of_address
 from services.access.role_token import ROLE_TOKEN
 from services.access.tokens import Tokens
@@ -33,6 +33,8 @@ _PRESENTED = frozenset({AUTHORIZATION, USERNAME, PASSWORD, ON_BEHALF_OF, ITS_GRO
 CREDENTIALS = _PRESENTED | {ROLE_TOKEN, CLIENT_ADDRESS}
 """Headers that never pass to another process."""
 BEARER = "bearer "
+ADDRESS_CHARS_MAX = 64
+_SERVES_USERS = frozenset({"web", "aurorabridge", UNNAMED_ROLE})
 
 
 class Oidc(Protocol):
@@ -115,6 +117,17 @@ class Access:
             self._known.popitem(last=False)
         return caller
 
+    def find_client(self, context: Any) -> str:
+        """Return the address of the user for whom a role that serves users calls; empty: the peer calls by itself.
+
+        Others may send the header, too, and are not believed. Roles that prove themselves by a secret have no names.
+        """
+        certified = self._by.certified(context)
+        is_role = certified is not None and certified.kind is CallerKind.ROLE
+        if certified is None or not is_role or certified.name not in _SERVES_USERS:
+            return ""
+        return _read_client(context)[:ADDRESS_CHARS_MAX]
+
     def _recall(self, key: bytes) -> Caller | None:
         known = self._known.get(key)
         if known is None:
@@ -184,8 +197,12 @@ def _find_peer(context: Any, certified: Caller | None, presented: tuple[str, ...
         return network_of(context.peer())
     if not any(pair.startswith(f"{USERNAME}\0") for pair in presented):
         return ""
-    named = next((str(value) for key, value in context.invocation_metadata() if key == CLIENT_ADDRESS), "")
-    return network_of_address(named)
+    return network_of_address(_read_client(context))
+
+
+def _read_client(context: Any) -> str:
+    """Return the address of a user that the caller names."""
+    return next((str(value) for key, value in context.invocation_metadata() or () if key == CLIENT_ADDRESS), "")
 
 
 def _stand_in(proxy: Caller, presented: dict[str, str]) -> Caller:

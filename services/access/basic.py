@@ -8,16 +8,22 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import partial
 from hashlib import blake2b
+from typing import Any
 
 import yaml
 
 from peloton.access.caller import Caller, CallerKind, MethodList
 from peloton.access.rows import check_keys, text_of, texts_of
+from peloton.access.table import RULES
 from peloton.api.service_names import SPELLINGS
 from peloton.errors import Unauthenticated
+from peloton.model.text import quote
 from services.access.files import WatchedFile
 
 REFUSED = "invalid Username/Password combination"
@@ -40,19 +46,39 @@ class Users:
     default: MethodList | None = None
 
 
+class _Loader(yaml.SafeLoader):
+    """Loader that refuses a key that is there twice: the first of two lists would be lost."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        if len(keys) != len(set(map(str, keys))):
+            raise yaml.constructor.ConstructorError(None, None, "a key is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def _hash(password: str) -> bytes:
     return blake2b(password.encode(errors="surrogatepass"), key=_PROCESS_KEY, digest_size=32).digest()
 
 
-def parse_users(text: str) -> Users:
-    """Return the users of a file. Raises ValueError."""
+def parse_users(text: str, unserved: Collection[str] = ()) -> Users:
+    """Return the users of a file. ``unserved`` are methods that callers may name although they are not served.
+
+    Raises ValueError.
+    """
     try:
-        parsed = yaml.safe_load(text)
+        parsed = yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)  # the text of the error would quote passwords
-        raise ValueError(f"the file is not YAML{f', at line {mark.line + 1}' if mark else ''}") from None
+        where = f", at line {mark.line + 1}" if mark else ""
+        raise ValueError(f"the file is not YAML, or has a key twice{where}") from None
     top = check_keys(parsed, _KEYS, "the file")
-    roles = dict(_parse_role(row, f"role {number}") for number, row in enumerate(_rows(top, "roles"), 1))
+    methods = (*RULES, *unserved)
+    roles: dict[str, MethodList] = {}
+    for number, row in enumerate(_rows(top, "roles"), 1):
+        listed = _parse_role(row, f"role {number}", methods)
+        if listed.role in roles:
+            raise ValueError(f"role {number}: role {listed.role} is there twice")
+        roles[listed.role] = listed
     users: dict[str, tuple[bytes, MethodList]] = {}
     default: MethodList | None = None
     for number, row in enumerate(_rows(top, "users"), 1):
@@ -87,34 +113,48 @@ def _rows(top: dict[str, object], key: str) -> list[object]:
     return rows
 
 
-def _parse_role(row: object, where: str) -> tuple[str, MethodList]:
+def _parse_role(row: object, where: str, methods: Collection[str]) -> MethodList:
+    """Return the lists of a role. An entry that matches no method gives a warning in ``accept``, and is a fault in
+    ``reject``: it would let through what it was to keep out.
+    """
     found = check_keys(row, _ROLE_KEYS, where)
     name = text_of(found, "role", where)
-    accept, reject = (tuple(map(_pattern, texts_of(found, key, where))) for key in ("accept", "reject"))
-    return name, MethodList(name, accept, reject)
+    lists = MethodList(
+        name, *(tuple(_pattern(text, where) for text in texts_of(found, key, where)) for key in ("accept", "reject"))
+    )
+    for key, patterns in (("accept", lists.accept), ("reject", lists.reject)):
+        for text, pattern in zip(texts_of(found, key, where), patterns, strict=True):
+            if any(fnmatchcase(method, pattern) for method in methods):
+                continue
+            what = f"{where}, {name}: {key} {quote(text)} matches no method of Peloton"
+            if key == "reject":
+                raise ValueError(f"{what}, and would reject nothing{_hint(pattern, methods)}")
+            log.warning("%s, and has no effect%s", what, _hint(pattern, methods))
+    return lists
 
 
-def _pattern(text: str) -> str:
+def _hint(pattern: str, methods: Collection[str]) -> str:
+    close = get_close_matches(pattern.rstrip("*"), methods, n=1)
+    return f": did you mean {close[0].replace('/', ':')}?" if close else ""
+
+
+def _pattern(text: str, where: str) -> str:
     """Return the pattern of ``service/method`` that an entry means: ``*``, or ``service:method`` with ``*`` at its end.
     All names of a service mean the same.
     """
     if text == "*":
         return text
     service, colon, method = text.partition(":")
-    first = _FIRST_NAMES.get(service)
     if not colon or not method or "*" in method[:-1] or any(c in text for c in "?[]"):
-        raise ValueError(f"{text}: want *, or SERVICE:METHOD with at most one * at its end")
-    if first is None:
-        log.warning("%s: Peloton serves no service %s, and the entry has no effect", text, service)
-        first = service.replace("*", "")
-    return f"{first}/{method}"
+        raise ValueError(f"{where}: {quote(text)}: want *, or SERVICE:METHOD with at most one * at its end")
+    return f"{_FIRST_NAMES.get(service, service.replace('*', ''))}/{method}"
 
 
 class BasicUsers:
     """Authenticator of the users of a file."""
 
-    def __init__(self, path: str) -> None:
-        self._file = WatchedFile(path, "file of users", parse_users)
+    def __init__(self, path: str, unserved: Collection[str] = ()) -> None:
+        self._file = WatchedFile(path, "file of users", partial(parse_users, unserved=unserved))
 
     def read_version(self) -> int:
         """Return the version of the file, after reading it if it has changed."""

@@ -12,8 +12,14 @@ from peloton.model.by_hand import shorten_name
 CALLER: ContextVar[Caller] = ContextVar("CALLER", default=EVERYTHING)
 """Set by the interceptor of the api. Without credentials in the settings it stays the default."""
 
+CLIENT_OF_ROLE: ContextVar[str] = ContextVar("CLIENT_OF_ROLE", default="")
+"""Address of the user for whom a role that serves users has sent this request; empty: the peer itself has sent it."""
+
 CERTIFICATE = "certificate"
 """Issuer of a caller whose name is the SPIFFE id of its certificate."""
+
+UNNAMED_ROLE = "peloton"
+"""Name of a role that the secret of roles proves."""
 
 ON_BEHALF_OF, ITS_GROUPS = "peloton-on-behalf-of", "peloton-on-behalf-of-groups"
 """Headers by which a proxy names the user for whom it calls, percent-encoded; groups have commas between."""

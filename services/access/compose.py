@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from peloton.access.caller import Caller, CallerKind, Role
@@ -11,7 +11,7 @@ from peloton.extras import require_extra
 from services.access.access import Access, Authenticators, SignInPlace, anonymous_with
 from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile
-from services.access.caller import CERTIFICATE
+from services.access.caller import CERTIFICATE, UNNAMED_ROLE
 from services.access.tokens import Tokens
 from services.settings import Settings
 from services.tls.peer import identity_of
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from services.access.oidc import Oidc
 
 
-def make_access(settings: Settings, transport: Transport) -> Access | None:
-    """Return what identifies callers; None when everyone may do everything. Raises InvalidSettings for a bad file."""
+def make_access(settings: Settings, transport: Transport, unserved: Collection[str] = ()) -> Access | None:
+    """Return what identifies callers; None when everyone may do everything. Raises InvalidSettings for a bad file.
+
+    ``unserved`` are methods that the original's file may name although they are not served.
+    """
     files = (settings.auth_tokens_file, settings.auth_basic_file, settings.auth_roles_file)
     proves = any(files) or bool(settings.auth_oidc_issuer)
     anonymous = settings.auth_anonymous or ("none" if proves else Role.ADMIN)
@@ -32,7 +35,7 @@ def make_access(settings: Settings, transport: Transport) -> Access | None:
     return Access(
         Authenticators(
             tokens=Tokens(settings.auth_tokens_file) if settings.auth_tokens_file else None,
-            basic=BasicUsers(settings.auth_basic_file) if settings.auth_basic_file else None,
+            basic=BasicUsers(settings.auth_basic_file, unserved) if settings.auth_basic_file else None,
             oidc=_make_oidc(settings) if settings.auth_oidc_issuer else None,
             bindings=BindingsFile(settings.auth_roles_file) if settings.auth_roles_file else None,
             anonymous=anonymous_with(anonymous),
@@ -71,7 +74,7 @@ def find_certified(transport: Transport) -> Callable[[Any], Caller | None]:
         identity = identity_of(context) if transport.has_tls else None
         if transport.is_role(context):
             name = identity.role if identity is not None else ""
-            return Caller(name or "peloton", CallerKind.ROLE, issuer=CERTIFICATE if name else "role token")
+            return Caller(name or UNNAMED_ROLE, CallerKind.ROLE, issuer=CERTIFICATE if name else "role token")
         return Caller(identity.name, CallerKind.SERVICE, issuer=CERTIFICATE) if identity is not None else None
 
     return find

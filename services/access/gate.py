@@ -17,7 +17,7 @@ from peloton.access.rules import MethodRule, Needs, Without
 from peloton.errors import Aborted, PelotonError, PermissionDenied, Reason, Unauthenticated
 from peloton.ports import PERSON
 from services.access.access import Access
-from services.access.caller import CALLER
+from services.access.caller import CALLER, CLIENT_OF_ROLE
 from services.access.methods import names_in
 from services.access.pools import PoolFinder
 from services.grpc_handlers import AroundCalls, within
@@ -40,6 +40,7 @@ class Identify(AroundCalls):
 
         @asynccontextmanager
         async def identify(request: Any, context: Any) -> AsyncIterator[Any]:
+            CLIENT_OF_ROLE.set(access.find_client(context))
             caller = await access.identify(context)
             check_identified(caller, rule)
             CALLER.set(caller)

@@ -77,6 +77,7 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Service -> method -> what is there instead."""
+UNSERVED = tuple(f"{service}/{method}" for service, methods in REFUSED.items() for method in methods)
 
 
 class PrivateCalls(grpc.GenericRpcHandler):

@@ -14,7 +14,7 @@ from peloton.access.audit import OK, REASON_CHARS_MAX, Draft, clean
 from peloton.access.caller import Caller, CallerKind, Role
 from peloton.access.rules import MethodRule, Needs
 from peloton.errors import Internal, PelotonError, PermissionDenied, Unauthenticated
-from services.access.caller import CALLER
+from services.access.caller import CALLER, CLIENT_OF_ROLE
 from services.audit.facts import digest_of, join, name_objects, result_of
 from services.audit.recorder import Recorder
 from services.grpc_handlers import AroundCalls, within
@@ -47,7 +47,7 @@ class AuditUnidentified(AroundCalls):
                 if CALLER.get() is _UNIDENTIFIED:
                     reason = clean(error.message, REASON_CHARS_MAX)
                     draft = recorder.draft(method.removeprefix("/"), error.code)
-                    recorder.note_unidentified(replace(draft, peer=clean(context.peer()), reason=reason))
+                    recorder.note_unidentified(replace(draft, peer=peer_of(context), reason=reason))
                 raise
 
         return within(handler, around, handler.request_deserializer)
@@ -145,9 +145,15 @@ class _Audited:
             issuer=clean(caller.issuer),
             via=clean(caller.via),
             token_id=clean(caller.token_id),
-            peer=clean(context.peer()),
+            peer=peer_of(context),
             object=join([each for each in (made, named) if each]),
         )
+
+
+def peer_of(context: Any) -> str:
+    """Return the address of the peer, behind that of the user for whom pages or bridge call."""
+    client, peer = CLIENT_OF_ROLE.get(), context.peer()
+    return clean(f"{client} via {peer}" if client else peer)
 
 
 def is_change(rule: MethodRule) -> bool:

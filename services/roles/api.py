@@ -18,12 +18,13 @@ SERVER_GRACE_S = 2.0
 async def run_api(shared: Shared, stop: asyncio.Event) -> None:
     from services.access.compose import make_access
     from services.api import server
+    from services.api.private_calls import UNSERVED
     from services.audit.compose import make_recorder
     from services.schedules import Schedules
     from services.temporal_watch import TemporalWatch
     from services.worker_admin import WorkerAdmin
 
-    access = make_access(shared.settings, shared.channels.transport)
+    access = make_access(shared.settings, shared.channels.transport, UNSERVED)
     settings, promotion = shared.settings, Promotion(shared.settings.worker_promote)
     async with opening_wakers(shared, Rank.PEOPLE) as wakers:
         address = f"{settings.host}:{settings.port}"

@@ -115,7 +115,7 @@ def fill(cluster: Cluster, tokens: dict[str, str]) -> World:
     pools = {name: cluster.pool(name, own_cpu=own) for name, own in (("a", half - 1), ("b", half - 1), ("c", 2))}
     mine = sleepers(cluster, pools["a"], cpus, name="mine")
     cluster.wait(lambda: cluster.counts(mine).get("RUNNING") == cpus, "a full cluster")
-    started = bridged(cluster, tokens["ada"], "startJobUpdate", request=aurora_request())
+    started = call_bridge(cluster, tokens["ada"], "startJobUpdate", request=aurora_request())
     assert "responseCode=1," in started, started
     theirs = sleepers(cluster, pools["b"], half + 2, name=f"{CANARY}-batch", owningTeam=f"{CANARY}-team")
     cluster.wait(
@@ -246,7 +246,7 @@ def test_the_json_gateway_tells_no_more(world: World) -> None:
     assert [] == leaks
 
 
-def bridged(cluster: Cluster, token: str, method: str, **arguments: Any) -> str:
+def call_bridge(cluster: Cluster, token: str, method: str, **arguments: Any) -> str:
     """Return the answer of a method of Aurora's API as text."""
     used = ENCODINGS["binary"]
     call = urllib.request.Request(
@@ -278,9 +278,9 @@ def test_the_aurora_bridge_tells_no_more(world: World) -> None:
     seen = set()
     for method, calls in arguments.items():
         for given in calls:
-            answer = bridged(world.cluster, world.tokens["rita"], method, **given)
+            answer = call_bridge(world.cluster, world.tokens["rita"], method, **given)
             assert not [mark for mark in world.marks if mark in answer and mark not in str(given)], (method, answer)
-            if CANARY in bridged(world.cluster, world.tokens["ada"], method, **given):
+            if CANARY in call_bridge(world.cluster, world.tokens["ada"], method, **given):
                 seen.add(method)
 
     assert {"getJobSummary", "getJobs", "getTasksWithoutConfigs", "getJobUpdateSummaries"} <= seen

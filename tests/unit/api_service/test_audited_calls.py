@@ -20,17 +20,22 @@ from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2, admin_svc_pb2_grpc
 from services.access.access import Access, Authenticators, anonymous_with
 from services.access.bindings import BindingsFile
+from services.access.compose import find_certified
+from services.access.role_token import RoleToken, TokenTransport
 from services.access.tokens import Tokens
 from services.api.server import ApiServer, start
 from services.audit import recorder
 from services.audit.recorder import AuditMode, Recorder
 from services.storage.audit.audit_log import AuditFilter
 from services.storage.storage import Storage
+from services.tls.transport import PLAINTEXT
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
 from tests.unit.api_service.test_access import BINDINGS, code_of, job
 
 CREATE = "peloton.api.job.JobManager/Create"
 Metadata = tuple[tuple[str, str], ...]
+
+ROLE_SECRET = "r" * 40
 
 
 class Cluster:
@@ -63,13 +68,15 @@ async def cluster(storage: Storage, tmp_path: Path) -> AsyncIterator[Cluster]:
         lines.append(row.to_line())
     (tmp_path / "tokens").write_text("\n".join(lines))
     (tmp_path / "roles.toml").write_text(BINDINGS)
+    transport = TokenTransport(PLAINTEXT, RoleToken(ROLE_SECRET))
     by = Authenticators(
+        certified=find_certified(transport),
         tokens=Tokens(str(tmp_path / "tokens")),
         bindings=BindingsFile(str(tmp_path / "roles.toml")),
     )
     server = await start(
         storage, RecordedWakes(), lambda _: None, "127.0.0.1:0", OneSandbox(),
-        access=Access(by), recorder=Recorder(storage.audit, AuditMode.REQUIRED),
+        access=Access(by), transport=transport, recorder=Recorder(storage.audit, AuditMode.REQUIRED),
     )  # fmt: skip
     cluster = Cluster(storage, server, tokens)
     yield cluster
@@ -92,6 +99,22 @@ async def test_changes_and_refusals_of_users_are_noted(cluster: Cluster) -> None
     assert ("rita", CREATE, "PERMISSION_DENIED") == (refused.caller, refused.method, refused.result)
     assert "it needs role submitter on pool '/eng/maps'" in refused.reason
     assert ("ada", "components Kill", "OK") == (locked.caller, locked.object, locked.result)
+
+
+async def test_the_address_of_a_user_is_taken_from_roles_alone(cluster: Cluster) -> None:
+    """The pages name the address of their viewer, with refused credentials as well; the same header of others is not
+    believed."""
+    client = ("peloton-client-address", "203.0.113.7")
+    role = ("peloton-role-token", ROLE_SECRET)
+    await cluster.jobs.Create(job(), metadata=(*cluster.of("mia"), client, role))
+    await cluster.jobs.Create(job(), metadata=(*cluster.of("mia"), client))
+    bad = ("authorization", "Bearer ptk_no")
+    await code_of(cluster.jobs.Create(job(), metadata=(bad, client, role)))
+
+    by_pages, by_itself, refused = await cluster.drafts()
+    assert by_pages.peer.startswith("203.0.113.7 via ipv4:127.0.0.1:")
+    assert by_itself.peer.startswith("ipv4:127.0.0.1:")
+    assert ("UNAUTHENTICATED", True) == (refused.result, refused.peer.startswith("203.0.113.7 via "))
 
 
 async def test_a_call_on_behalf_names_both(cluster: Cluster) -> None:
