@@ -34,10 +34,7 @@ class SettlingActivities:
         progress counts the rest, for which the workflow makes the same steps by calls of their own.
         """
         job = JobId(job_id)
-        progress = self._jobs.settle(job, self._now_ns(), created_max)
-        if 0 < progress.missing_count <= created_max:
-            self._pods.create(job, lambda _: None)
-            progress = self._jobs.settle(job, self._now_ns())
+        progress = self._settle(job, created_max)
         if not progress.may_launch_at_once(at_once_max):
             return progress
         try:
@@ -46,6 +43,13 @@ class SettlingActivities:
         except PelotonError as error:
             activity.logger.info("job %s: a step after its settle is left to the next call: %s", job, error)
         return progress
+
+    def _settle(self, job: JobId, created_max: int) -> JobProgress:
+        progress = self._jobs.settle(job, self._now_ns(), created_max)
+        if 0 < progress.missing_count <= created_max:
+            self._pods.create(job, lambda _: None)
+            progress = self._jobs.settle(job, self._now_ns())
+        return replace(progress, takes_ends=True)
 
     def _enqueue(self, job: JobId, progress: JobProgress) -> JobProgress:
         if not progress.admit_count:

@@ -1,4 +1,6 @@
-"""Roll-up of pods: counts of jobs whose pods changed are stored together, and only jobs that need more are woken."""
+"""Roll-up of pods: counts of jobs whose pods changed are stored together, also the end of a job; only jobs that need
+more are woken; those that have ended receive their end.
+"""
 
 from __future__ import annotations
 
@@ -76,3 +78,4 @@ class JobRollUp:
             for cause in quiet[job_id]:
                 self._waker.jobs_changed([job_id], cause)
         self._waker.show_later(rolled.display_only)
+        self._waker.jobs_ended(rolled.ended)

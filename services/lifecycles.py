@@ -53,6 +53,7 @@ from services.workflow_labels import (
     NAME_MAX,
     Labels,
     daemon_labels,
+    first_state,
     job_labels,
     maintenance_labels,
     migration_labels,
@@ -104,7 +105,9 @@ JOB = StoredLifecycle[JobRecord](
     interval_s=0.25,
     get=lambda stored, key: stored.jobs.get(JobId(key)),
     needs_workflow=lambda job: job.is_active or bool(job.update_id),  # an ended service may have an update
-    input=lambda job, policies: JobInput(job.job_id, policies.of_jobs(), JobCarryOver(shown_state=job.state.value)),
+    input=lambda job, policies: JobInput(
+        job.job_id, policies.of_jobs(), JobCarryOver(shown_state=first_state(job).value)
+    ),
     task_queue=lambda job: queue_of(job.type),
     fairness_key=lambda job: job.respool_id,
     labels=lambda job, path: job_labels(job, path(job.respool_id)),

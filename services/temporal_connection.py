@@ -42,6 +42,7 @@ from temporalio.runtime import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.errors import InvalidArgument, InvalidSettings
+from peloton.model.job import END_HEADER, JobEnd
 from services.payloads import CONVERTER
 from services.telemetry import state
 from services.telemetry.logs import SDK_LOGGER
@@ -50,6 +51,8 @@ from services.telemetry.traces import WHAT as TRACES
 
 CAUSE: ContextVar[str] = ContextVar("cause", default="")
 """Header of a signal that holds its cause. Histories show it, and workflows of other versions ignore it."""
+END: ContextVar[JobEnd | None] = ContextVar("end", default=None)
+"""Header of a signal with the end of a job, which workflows of other versions ignore as well: they read the rows."""
 HEARTBEAT = timedelta(seconds=2)
 """Interval of worker heartbeats. They list the live workers, and show within 10 s that none is left."""
 DEFAULT_ADDRESS, DEFAULT_NAMESPACE = "localhost:7233", "default"
@@ -130,6 +133,8 @@ class _Causes(Interceptor):
 class _WithCause(OutboundInterceptor):
     async def signal_workflow(self, input: SignalWorkflowInput) -> None:
         _add_cause(input)
+        if end := END.get():
+            input.headers = {**input.headers, END_HEADER: CONVERTER.payload_converter.to_payload(end)}
         with _measuring("signal"):
             await super().signal_workflow(input)
 

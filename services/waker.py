@@ -127,11 +127,15 @@ class Waker:
             return
         found = await asyncio.to_thread(row.get, self._stored, key)
         if found is None or not row.needs_workflow(found):
+            self._on_needless(key)
             return
         if self._rank is not Rank.PEOPLE and not (await self._failed.evaluate(row.workflow_id(key))).is_due:
             return
         labels = await asyncio.to_thread(row.labels, found, self._pool_path)
         await start(self._client, row, key, found, labels=labels, policies=self._policies, task_queue=self._task_queue)
+
+    def _on_needless(self, key: str) -> None:
+        """Note that an object has no workflow, and needs none."""
 
     async def _signal(self, key: str) -> None:
         """Signal the workflow of a key. Start it if it is missing: it may have failed, or the object was created while

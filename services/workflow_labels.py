@@ -10,12 +10,13 @@ from typing import Any
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
 from peloton.model.ids import RespoolId
-from peloton.model.job import JobRecord
+from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.migration import Migration
 from peloton.model.rebalance import Rebalance
 from peloton.model.respool import PoolSpec, pool_paths
 from workflows.attributes import CLUSTER, HOST, JOB_ID, JOB_NAME, OWNER, POOL, STATE, TYPE
+from workflows.policies import Policies
 
 MAINTENANCE_TYPE = "MAINTENANCE"
 MOVE_TYPE = "HOST_MOVE"
@@ -54,6 +55,14 @@ class Labels:
     memo: Mapping[str, Any] = field(default_factory=dict)
 
 
+def first_state(job: JobRecord) -> JobState:
+    """Return the state that a workflow shows from its start. The first step of a small job creates its pods, so it is
+    shown as PENDING: a change of an attribute costs an event, and a write of Temporal's index.
+    """
+    is_small = job.type is JobType.BATCH and job.instance_count <= Policies.at_once_pods_max
+    return JobState.PENDING if is_small and job.state is JobState.INITIALIZED else job.state
+
+
 def job_labels(job: JobRecord, pool: str) -> Labels:
     """Return the labels of a job's workflow. ``pool``: path of its pool."""
     sla, name, kind = job.sla, job_name(job), job.type.lower()
@@ -68,7 +77,7 @@ def job_labels(job: JobRecord, pool: str) -> Labels:
             (POOL, pool),
             (OWNER, job.owning_team[:NAME_MAX]),
             (TYPE, job.type.value),
-            (STATE, job.state.value),
+            (STATE, first_state(job).value),
         ),
         _details(
             f"This workflow runs the {kind} job **{name}**{owner}.",

@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from peloton.lifecycle.progress import add_state, details
     from peloton.lifecycle.reason_text import placement_text
     from peloton.model.ids import daemon_workflow_id, gang_workflow_id, update_workflow_id
-    from peloton.model.job import JobProgress, JobState
+    from peloton.model.job import JobEnd, JobProgress, JobState
     from peloton.model.request import RequestAnswer
     from workflows import child_workflows
     from workflows.attributes import JOB_NAME
@@ -106,6 +106,7 @@ class JobWorkflow(SignalledWorkflow):
         self.waiting_for = "creation of its pods"
         self.retry_s = input.life.retry_s  # until the next turn, when no step had an effect; else 0
         self.last_retry_s = 0.0
+        self.end: JobEnd | None = None  # of the job, from a signal
         self.is_followed = False  # this run has signalled the daemon's workflow to follow hosts
 
     @workflow.run
@@ -142,7 +143,13 @@ class JobWorkflow(SignalledWorkflow):
     # Steps, in the order in which they run.
 
     async def settle(self) -> JobProgress:
-        self.wakeup_pending = False
+        """Settle the job, unless a signal has brought its end: then the host manager has settled it."""
+        end = None if self.wakeup_pending else self.end
+        self.wakeup_pending, self.end = False, None
+        if end is not None:
+            self.progress = JobProgress(end.state, end.counts)
+            self.show()
+            return self.progress
         self.last_retry_s, self.retry_s = self.retry_s, 0.0
         few = self.policies.at_once_pods_max
         at_once = min(few, self.policies.admit_pods_max, self.policies.place_pods_max)
@@ -301,7 +308,7 @@ class JobWorkflow(SignalledWorkflow):
 
     async def wait_for_change(self) -> None:
         self.show_details()
-        if self.wakeup_pending or self.progress.settle_again or self.progress.is_finished:
+        if self.has_news or self.progress.settle_again or self.progress.is_finished:
             return
         restarts = (one.wait_s for one in (self.life.rollouts, self.life.followers, self.life.launches))
         waits = (self.policies.look_again_s, self.retry_s, self.progress.deadline_s, *restarts)
@@ -342,6 +349,19 @@ class JobWorkflow(SignalledWorkflow):
         self.wakeup_pending = True
 
     # Temporal plumbing.
+
+    def take_end(self, end: JobEnd) -> bool:
+        """Note the end of the job that a signal has brought. Return whether this run takes it: a run whose last settle
+        was made by an earlier version reads the rows, as that version did when it wrote the history.
+        """
+        if not self.progress.takes_ends:
+            return False
+        self.end = end
+        return True
+
+    @property
+    def has_news(self) -> bool:
+        return super().has_news or self.end is not None
 
     @property
     def name(self) -> str:

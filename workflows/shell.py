@@ -38,6 +38,11 @@ class SignalledWorkflow:
         """Note a change: of rows, by a user, or of a condition that a step waits for."""
         self.wakeup_pending = True
 
+    @property
+    def has_news(self) -> bool:
+        """Return whether a signal has ended the wait."""
+        return self.wakeup_pending
+
     async def sleep(self, timeout_s: float, waiting_for: str = "") -> None:
         """Wait for a signal until the timeout has passed; its timer ends with the wait."""
         if self.wakeup_pending:
@@ -49,7 +54,7 @@ class SignalledWorkflow:
     async def doze(self, timeout_s: float, waiting_for: str = "") -> None:
         """Wait as ``sleep`` does, in a workflow with many waits: its timer is kept for the next one."""
         self.wake_timer.set(timeout_s, look_again_text(waiting_for))
-        await workflow.wait_condition(lambda: self.wakeup_pending or self.wake_timer.fired)
+        await workflow.wait_condition(lambda: self.has_news or self.wake_timer.fired)
 
     async def is_last(self) -> bool:
         """Wait for the answers to users. Return whether no signal has arrived since the last step."""

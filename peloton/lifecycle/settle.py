@@ -179,6 +179,10 @@ class SettlePlan:
     progress: JobProgress
     needs_another: bool = False  # the next settle ends the rest of the gang of overdue pods
 
+    @property
+    def has_ended(self) -> bool:
+        return self.job.state in JOB_TERMINAL
+
 
 def plan_settle(view: SettleView, now_ns: int) -> SettlePlan:
     job = _roll_up_job(view, now_ns)

@@ -128,6 +128,7 @@ class JobProgress:
     hosts_wait: bool = False  # daemon: pods wait to be launched on their hosts
     creation_id: str = ""  # update that creates the service, rolled out by settles: see lifecycle.creation
     waiting_count: int = 0  # pods that the settle has queued, and that wait for their admission
+    takes_ends: bool = False  # the version of the worker that settled takes the end of the job from a signal
 
     @property
     def is_finished(self) -> bool:
@@ -148,12 +149,25 @@ class Queued:
     admitted_count: int = 0  # READY already, without gang members; the others follow with a wake-up
 
 
+END_HEADER = "end"
+"""Header of a signal that has the end of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """End of a job that was settled without its workflow."""
+
+    state: JobState
+    counts: dict[str, int] = field(default_factory=dict)  # PodState value -> pods
+
+
 @dataclass(frozen=True, slots=True)
 class RolledUp:
     """Jobs whose pods were counted together."""
 
     needs_work: list[JobId]  # their workflows may have something to do
     display_only: list[JobId]  # their workflows only update their summary
+    ended: dict[JobId, JobEnd] = field(default_factory=dict)  # their workflows only have to end
 
 
 @dataclass(frozen=True, slots=True)

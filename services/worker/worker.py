@@ -15,7 +15,7 @@ from typing import Any
 
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
+from temporalio.worker import Interceptor, UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 
 from activities.admission import AdmissionActivities
 from activities.daemon import DaemonActivities
@@ -55,6 +55,7 @@ from services.worker.build import build_id
 from services.worker.cache import CACHED_MIN
 from services.worker_fleet import DEPLOYMENT
 from services.worker_versions import VersionClaim
+from workflows.job_ends import EndsInSignals
 from workflows.policies import long_queue
 
 log = logging.getLogger(__name__)
@@ -175,7 +176,7 @@ def build_workers(
     pinned = VersioningBehavior.PINNED if build else VersioningBehavior.UNSPECIFIED
     deployment = WorkerDeploymentConfig(version, bool(build), pinned)
     activities = activities_on(ports)
-    interceptors = [attempts or Attempts()]
+    interceptors: list[Interceptor] = [attempts or Attempts(), EndsInSignals()]
     return [
         worker
         for queue, slots in queues.items()

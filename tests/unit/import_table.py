@@ -47,6 +47,7 @@ _WAKES = May(
         "services.job_waker",
         "services.lifecycles",
         "services.storage.storage",
+        "services.temporal_connection",
         "services.wake_line",
         "services.waker",
         "services.workflow_labels",
@@ -260,7 +261,7 @@ MAY: dict[str, May] = {
         ),
         ("google", "temporalio"),
     ),
-    "services.workflow_labels": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
+    "services.workflow_labels": May(("peloton.model", "workflows.attributes", "workflows.policies"), ("temporalio",)),
     "services.workflow_restarter": May(
         (
             "peloton.lifecycle.liveness",
@@ -288,6 +289,7 @@ MAY: dict[str, May] = {
         (
             *_MEASURES,
             "peloton.errors",
+            "peloton.model.job",
             "services.payloads",
             "services.telemetry.logs",
             "services.telemetry.workflow_traces",

@@ -37,7 +37,7 @@ BY_OTHERS = {
     "alembic": "down_revision branch_labels depends_on downgrade",
     "logging": "msg exc_text",
     "opentelemetry": "get_description",
-    "temporalio": "intercept_activity intercept_client to_typed_value",
+    "temporalio": "intercept_activity intercept_client to_typed_value workflow_interceptor_class",
     "temporalio, options": "schedule_to_close_timeout heartbeat_timeout retry_policy",
     "pod machine, which names columns": "initial_health",
     "JSON of dataclasses": "hits misses prefetched",

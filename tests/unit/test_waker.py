@@ -8,17 +8,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from opentelemetry.metrics import CallbackOptions
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
-from peloton.model.ids import JobId
-from peloton.model.job import RolledUp
+from peloton.model.ids import JobId, RespoolId
+from peloton.model.job import JobEnd, JobRecord, JobState, JobType, RolledUp, SlaSpec
 from services.job_rollup import JobRollUp
 from services.job_waker import JobWaker
 from services.lifecycles import Lifecycle
-from services.temporal_connection import CAUSE
+from services.temporal_connection import CAUSE, END
 from services.wake_line import Due, Rank, WakeLine
 from services.waker import (
     RETRY_MAX_S,
@@ -241,6 +244,75 @@ async def test_counting_holds_no_signal_up() -> None:
     await asyncio.sleep(5.0)
     assert ["stopped", "counted"] == reported
     await rollup.close()
+    await jobs.close()
+
+
+class Ending(JobWaker):
+    """Notes what each signal brings, and which wakes are deleted; the first signals to ``away`` keys fail."""
+
+    def __init__(self, stored: JobRecord | None = None, is_gone: bool = False) -> None:
+        self.forgotten: list[JobId] = []
+        self.sent: list[tuple[str, JobEnd | None]] = []
+        self.away: set[str] = set()
+        storage = job_storage(lambda _: stored)
+        storage.wakes.forget_signalled = self.forgotten.extend
+
+        async def signal(key: str) -> None:
+            self.sent.append((key, END.get()))
+            if key in self.away:
+                self.away.discard(key)
+                raise OSError("connection refused")
+            if is_gone:
+                raise RPCError("no such workflow", RPCStatusCode.NOT_FOUND, b"")
+
+        handles = SimpleNamespace(
+            get_workflow_handle=lambda key: SimpleNamespace(signal=lambda _, rpc_timeout: signal(key))
+        )
+        super().__init__(cast(Client, handles), storage, Policies(), interval_s=INTERVAL_S)
+
+
+END_OF_JOB = JobEnd(JobState.SUCCEEDED, {"SUCCEEDED": 10})
+
+
+@in_virtual_time
+async def test_the_end_of_a_job_is_sent_with_its_signal() -> None:
+    """A signal brings the end of a job, unless the job has changed as well. The wakes of both are deleted together,
+    once the signals are accepted."""
+    jobs = Ending()
+    jobs.jobs_ended({JobId("ended"): END_OF_JOB, JobId("changed"): END_OF_JOB})
+    jobs.jobs_changed([JobId("changed")], "a call of the API")
+    await asyncio.sleep(0.5)
+    assert [("job/ended", END_OF_JOB), ("job/changed", None)] == jobs.sent
+    assert [] == jobs.forgotten
+    await asyncio.sleep(5.0)
+    assert ["ended"] == jobs.forgotten  # the workflow of the other one settles it
+    await jobs.close()
+
+
+@in_virtual_time
+async def test_an_end_that_did_not_arrive_is_read() -> None:
+    """A failed attempt is followed by a signal to read the rows: they have the end, and the wake stays."""
+    jobs = Ending()
+    jobs.away.add("job/ended")
+    jobs.jobs_ended({JobId("ended"): END_OF_JOB})
+    await asyncio.sleep(10.0)
+
+    assert [("job/ended", END_OF_JOB), ("job/ended", None)] == jobs.sent
+    assert [] == jobs.forgotten
+    await jobs.close()
+
+
+@in_virtual_time
+async def test_the_wake_of_an_ended_job_without_a_workflow_is_deleted() -> None:
+    """The sweep finds the wake of a job whose workflow has closed, and it is deleted after the signal."""
+    ended = JobRecord(
+        JobId("ended"), "train", JobType.BATCH, "team", RespoolId("pool"), 1, SlaSpec(), *[JobState.SUCCEEDED] * 2
+    )
+    jobs = Ending(ended, is_gone=True)
+    jobs.jobs_swept([JobId("ended")])
+    await asyncio.sleep(5.0)
+
+    assert ["ended"] == jobs.forgotten
     await jobs.close()
 
 

@@ -9,14 +9,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from peloton.model.ids import Hostname, JobId, PodId, RespoolId
-from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
-from peloton.model.pod import ALLOCATED, ON_HOST, HealthState, PodRecord, PodShape, PodState, PodStatus
+from peloton.model.job import JobEnd, JobRecord, JobState, JobType, SlaSpec
+from peloton.model.pod import ALLOCATED, ON_HOST, TERMINAL, HealthState, PodRecord, PodShape, PodState, PodStatus
 from peloton.model.reason import PlacementReason
 from peloton.model.resources import Resources
-from peloton.ports import Lifecycles
 from services.storage.codec import InstanceFacts
 from tests.doubles.storage.storage import MemoryStorage
 
@@ -60,13 +59,15 @@ class Cluster:
         start_s: float = 0.5,
         run_s: float = 60.0,
         kill_s: float = 0.5,
+        settles_ends: bool = False,
         ending: Callable[[PodId], PodState] = succeed,
     ) -> None:
         self.clock = clock
         self.slots, self.admitted_max, self.admission_s = slots, admitted_max, admission_s
         self.start_s, self.run_s, self.kill_s, self.ending = start_s, run_s, kill_s, ending
+        self.settles_ends = settles_ends  # as host managers do with small jobs
         self.lock = threading.RLock()
-        self.lifecycles: Lifecycles | None = None
+        self.lifecycles: Any = None  # ports.Lifecycles, with the method ``jobs_ended``
         self.storage = MemoryStorage(clock.now_ns)
         self.jobs = self.storage.by_id
         self.rolled: dict[JobId, RolledService] = {}  # jobs that are services as well
@@ -189,9 +190,22 @@ class Cluster:
             for pod_id in outcome.ended:
                 self.hosts[Hostname(hosts[pod_id])].free += 1
             if outcome.changed_jobs:
-                self.tell(*sorted({*outcome.changed_jobs, *self.waiting_for_hosts}))
+                ended = self._settle_ends(outcome.changed_jobs)
+                self.tell(*sorted({*outcome.changed_jobs, *self.waiting_for_hosts} - ended))
                 self.waiting_for_hosts.clear()
                 self.admit()
+
+    def _settle_ends(self, job_ids: Iterable[JobId]) -> set[JobId]:
+        """Settle the ends of jobs, and send them to their workflows; returns these jobs."""
+        ends: dict[JobId, JobEnd] = {}
+        for job_id in job_ids if self.settles_ends else ():
+            if self.jobs[job_id].pods.records and all(pod.state in TERMINAL for pod in self.jobs[job_id].pods):
+                progress = self.storage.jobs.settle(job_id, self.clock.now_ns())
+                if progress.is_finished and not progress.is_unwanted:
+                    ends[job_id] = JobEnd(progress.state, progress.counts)
+        if ends and self.lifecycles is not None:
+            self.lifecycles.jobs_ended(ends)
+        return {*ends}
 
     def start(self, pod_ids: list[PodId]) -> None:
         """A launch of pods runs its course, unless a kill comes in between."""

@@ -65,6 +65,14 @@ async def job_succeeded(client: Client) -> JobId:
     return job
 
 
+async def job_ended_by_its_signal(client: Client) -> JobId:
+    """Ten pods, queued, placed and launched with their creation; the signal that they have ended has the job's end."""
+    async with server_story(client, admission_s=0, run_s=1.0, settles_ends=True) as story:
+        job = await story.submit(10)
+        await story.result(job)
+    return job
+
+
 async def job_retried_in_waves(client: Client) -> JobId:
     """Ten of 25 pods run at a time, five of which fail once; several runs by continue-as-new."""
 
@@ -362,6 +370,7 @@ RECIPES: tuple[Recipe, ...] = (
     *request_stories.RECIPES,
     *schedule_stories.RECIPES,
     job_succeeded,
+    job_ended_by_its_signal,
     job_retried_in_waves,
     job_waited_for_hosts,
     job_killed,

@@ -22,6 +22,8 @@ from temporalio.common import Priority, TypedSearchAttributes
 from temporalio.converter import DataConverter
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
+from workflows.job_ends import TakesEnds
+
 __all__ = [
     "CHILD_EXISTS",
     "WorkflowActivation",
@@ -83,7 +85,7 @@ def new_instance(
     details = WorkflowInstanceDetails(
         payload_converter_factory=converter.payload_converter_class,
         failure_converter_class=converter.failure_converter_class,
-        interceptor_classes=[],
+        interceptor_classes=[TakesEnds],
         defn=defn,
         info=info,
         randomness_seed=1,

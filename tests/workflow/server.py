@@ -34,6 +34,7 @@ from tests.workflow.stories import ports_on
 from workflows.daemon import DaemonWorkflow
 from workflows.gang import GangWorkflow
 from workflows.job import JobResult, JobWorkflow
+from workflows.job_ends import EndsInSignals
 from workflows.maintenance import HostMaintenanceWorkflow
 from workflows.migration import MigrationWorkflow
 from workflows.policies import Policies
@@ -72,7 +73,8 @@ def signal_all(job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
 
 def job_storage(get: Callable[[JobId], JobRecord | None]) -> Any:
     """Storage of jobs alone, for their wakers."""
-    return SimpleNamespace(jobs=SimpleNamespace(get=get, roll_up=signal_all))
+    wakes = SimpleNamespace(forget_signalled=lambda job_ids: None)
+    return SimpleNamespace(jobs=SimpleNamespace(get=get, roll_up=signal_all), wakes=wakes)
 
 
 def story_storage(story: ServerStory, **rows: Any) -> Any:
@@ -113,7 +115,9 @@ async def replay(
         return
     name = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
     runner = runner or workflow_runner()
-    replayer = Replayer(workflows=[WORKFLOWS[name]], workflow_runner=runner, interceptors=interceptors)
+    replayer = Replayer(
+        workflows=[WORKFLOWS[name]], workflow_runner=runner, interceptors=[EndsInSignals(), *interceptors]
+    )
     await replayer.replay_workflow(history)
 
 

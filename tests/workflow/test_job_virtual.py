@@ -9,7 +9,7 @@ import pytest
 
 from peloton.lifecycle.settle import SETTLE_PODS_MAX
 from peloton.model.ids import JobId, PodId
-from peloton.model.job import SlaSpec
+from peloton.model.job import JobEnd, JobState, SlaSpec
 from peloton.model.pod import NextRun, PodState
 from tests.workflow.fakes import no_slot
 from tests.workflow.stories import JOB, Story
@@ -423,3 +423,40 @@ def test_a_job_that_is_to_be_deleted_is_forgotten(is_again: bool, monkeypatch: p
 
     assert (None, {"SUCCEEDED": 5 if is_again else 1}) == (story.workflow.failure, result.counts)
     assert is_again is (JOB in story.cluster.jobs)
+
+
+def test_a_signal_brings_the_end() -> None:
+    """A small job whose end the host manager has settled ends by the signal that says so, without a step."""
+    story = Story(admission_s=0, settles_ends=True).submit(10).run_until_pods("RUNNING", 10)
+    story.run_for(5.0)
+    before = len(story.workflow.calls)
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert before == len(story.workflow.calls)
+    assert "SUCCEEDED" == story.workflow.shown_states[-1]
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_change_besides_the_end_is_read(is_first: bool) -> None:
+    """The workflow reads the rows when a change was signalled as well, before the end or after it."""
+    story = Story(admission_s=0).submit(10).run_until_pods("RUNNING", 10)
+    story.run_for(5.0)
+    story.workflow.signals_lost = True
+    story.run_until_pods("SUCCEEDED", 10)
+    before, end = len(story.workflow.calls), JobEnd(JobState.FAILED, {"FAILED": 10})
+    for signalled in (None, end) if is_first else (end, None):
+        story.workflow.signal_now(signalled)
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert ["settle"] == story.workflow.calls[before:]
+
+
+def test_a_run_of_an_earlier_version_reads_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose settles were made by workers that do not take ends from signals settles at such a signal, too."""
+    monkeypatch.setattr("activities.settling.replace", lambda progress, **_: progress)
+    story = Story(admission_s=0, settles_ends=True).submit(10).run_until_pods("RUNNING", 10)
+    story.run_for(5.0)
+    before = len(story.workflow.calls)
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert ["settle"] == story.workflow.calls[before:]

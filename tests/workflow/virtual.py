@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from temporalio import workflow
@@ -30,6 +31,7 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import WorkflowInstance
 
 from peloton.model.ids import JobId
+from peloton.model.job import END_HEADER, JobEnd
 from tests.waiting import Condition
 from tests.workflow.children import Children
 from tests.workflow.clock import VirtualClock
@@ -142,10 +144,17 @@ class Virtual(Children):
             self._signal_due = True
             self.clock.after(self._signal_delay_s, self._deliver_signal)
 
-    def signal_now(self) -> None:
+    def jobs_ended(self, ends: Mapping[JobId, JobEnd]) -> None:
+        """Signal the end of the job."""
+        for end in () if self.signals_lost else ends.values():
+            self.clock.after(self._signal_delay_s, partial(self.signal_now, end))
+
+    def signal_now(self, end: JobEnd | None = None) -> None:
         if self.ended:
             return
         job = WorkflowActivationJob()
+        if end is not None:
+            job.signal_workflow.headers[END_HEADER].CopyFrom(CONVERTER.payload_converter.to_payload(end))
         job.signal_workflow.signal_name = self._signal
         job.signal_workflow.originating_event_id = self.runs[-1].events + 1
         self._tell(self.runs[-1], job, events=1)

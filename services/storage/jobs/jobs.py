@@ -264,13 +264,16 @@ class Jobs(Repository):
         raise AssertionError("unreachable")
 
     def roll_up(self, job_ids: Sequence[JobId], now_ns: int) -> RolledUp:
-        """Count and write small batch jobs that require no other work together, ROLLED_UP_JOBS_MAX at a time."""
+        """Count and write small batch jobs that require no other work together, also their ends, ROLLED_UP_JOBS_MAX at
+        a time.
+        """
         wanted = sorted(set(job_ids))
         parts = [wanted[at : at + ROLLED_UP_JOBS_MAX] for at in range(0, len(wanted), ROLLED_UP_JOBS_MAX)]
         done = [roll_up_part(self._db, part, now_ns) for part in parts]
         return RolledUp(
             needs_work=[job for one in done for job in one.needs_work],
             display_only=[job for one in done for job in one.display_only],
+            ended={job: end for one in done for job, end in one.ended.items()},
         )
 
     # -- deletion

@@ -17,7 +17,7 @@ from peloton.errors import NotFound, Reason
 from peloton.lifecycle.settle import plan_settle
 from peloton.lifecycle.wake import Wake, shown_by_ns
 from peloton.model.ids import JobId
-from peloton.model.job import JOB_TERMINAL, JobProgress, JobRecord, RolledUp
+from peloton.model.job import JOB_TERMINAL, JobEnd, JobProgress, JobRecord, RolledUp
 from peloton.model.times import NS_PER_S
 from services.storage.codec import counts_to_text, job_record
 from services.storage.engine import Database, lock_job
@@ -73,7 +73,7 @@ def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp
         pending = (plan_for(conn, job, now_ns, wakes.get(job.job_id)) for job in jobs)
         return [one for one in pending if isinstance(one, PendingSettle)]
 
-    found = [one for one in db.read(read) if _is_quiet(one)]
+    found = [one for one in db.read(read) if _is_all_counted(one)]
     changes = [one for one in found if one.must_write]
     seen = [one for one in found if not one.must_write and one.wake is not None and one.wake.is_unseen]
     lost: set[JobId] = set()
@@ -87,18 +87,20 @@ def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp
 
         written = db.write(write)
         lost = {one.view.job.job_id for one, done in zip(changes, written, strict=True) if done is None}
+    written_jobs = {one.view.job.job_id: one.plan for one in changes if one.view.job.job_id not in lost}
     quiet = {one.view.job.job_id for one in found} - lost
+    ended = {key: JobEnd(plan.job.state, plan.progress.counts) for key, plan in written_jobs.items() if plan.has_ended}
     return RolledUp(
         needs_work=[job_id for job_id in wanted if job_id not in quiet],
-        display_only=sorted(one.view.job.job_id for one in changes if one.view.job.job_id in quiet),
+        display_only=sorted(written_jobs.keys() - ended.keys()),
+        ended=ended,
     )
 
 
-def _is_quiet(found: PendingSettle) -> bool:
+def _is_all_counted(found: PendingSettle) -> bool:
     """Return whether nothing remains to be done, now or at a time that the workflow has to wait for."""
-    job, progress = found.plan.job, found.plan.progress
-    only_counts = JobProgress(job.state, progress.counts)
-    return not found.work.changes and progress == only_counts and job.state not in JOB_TERMINAL
+    progress = found.plan.progress
+    return not found.work.changes and not found.work.more and progress == JobProgress(progress.state, progress.counts)
 
 
 def create_and_apply(conn: sa.Connection, found: PendingSettle, now_ns: int) -> JobProgress | None:

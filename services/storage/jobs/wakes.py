@@ -30,6 +30,11 @@ _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
 IS_UPDATING = JOB.c.job_id.in_(sa.select(UPDATE.c.job_id).where(UPDATE.c.state.not_in(UPDATE_TERMINAL)))
 """Condition: the job has an active update, and therefore a workflow even when it has ended."""
 _HAS_WORKFLOW = IS_ACTIVE | (JOB.c.update_id != "")
+_IS_STORED = sa.select(JOB.c.job_id).where(JOB.c.job_id == JOB_WAKE.c.job_id).exists()
+_IS_AWAITED = sa.select(JOB.c.job_id).where(JOB.c.job_id == JOB_WAKE.c.job_id, _HAS_WORKFLOW).exists()
+_FORGETTING_SIGNALLED = sa.delete(JOB_WAKE).where(
+    JOB_WAKE.c.job_id.in_(sa.bindparam("of_jobs", expanding=True)), ~_IS_AWAITED
+)
 
 
 class JobWakes(Repository):
@@ -46,14 +51,26 @@ class JobWakes(Repository):
     def forget_ended(self, until_ns: int, limit: int) -> int:
         """Delete up to ``limit`` wakes of jobs that have ended or are gone; returns the number.
 
-        Their workflows process no wakes; late reports of pods store them.
+        Their workflows process no wakes; late reports of pods store them. The wake of a job that ended without its
+        workflow stays until the workflow is signalled.
         """
-        has_job = sa.select(JOB.c.job_id).where(JOB.c.job_id == JOB_WAKE.c.job_id, _HAS_WORKFLOW).exists()
         old = sa.and_(JOB_WAKE.c.due_ns <= until_ns, JOB_WAKE.c.noted_ns <= until_ns)
-        ended = sa.select(JOB_WAKE.c.job_id).where(old, ~has_job).order_by(JOB_WAKE.c.due_ns).limit(limit)
+        is_unsignalled = _IS_STORED & (JOB_WAKE.c.due_ns > JOB_WAKE.c.noted_ns)
+        ended = (
+            sa.select(JOB_WAKE.c.job_id)
+            .where(old, ~_IS_AWAITED, ~is_unsignalled)
+            .order_by(JOB_WAKE.c.due_ns)
+            .limit(limit)
+        )
         # The age is checked again: a job started meanwhile has a younger wake.
         statement = sa.delete(JOB_WAKE).where(JOB_WAKE.c.job_id.in_(ended), JOB_WAKE.c.noted_ns <= until_ns)
         return self._db.write(lambda conn: conn.execute(statement).rowcount)
+
+    def forget_signalled(self, job_ids: Sequence[JobId]) -> None:
+        """Delete the wakes of jobs that have ended, and whose workflows are signalled or gone. The wakes of active jobs
+        stay: a job may have been created again under its id.
+        """
+        self._db.write(lambda conn: conn.execute(_FORGETTING_SIGNALLED, {"of_jobs": sorted(job_ids)}))
 
     def count_settled(self) -> int:
         """Count active jobs whose workflows have processed the last change; each should have a workflow."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from peloton.model.ids import JobId
-from peloton.model.job import JobRecord, JobState, RolledUp
+from peloton.model.job import JobEnd, JobRecord, JobState, RolledUp
 from peloton.model.pod import PodState
 from services.storage.storage import Storage
 from tests.conformance.storage import builders as world
@@ -44,13 +45,36 @@ def test_pods_that_run_are_counted(storage: Storage) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("ended", "retries"), [([S, S], 0), ([F, R], 2), ([F, S], 0)], ids=["succeeded", "to be retried", "failed"]
-)
-def test_what_a_workflow_does_is_left_to_it(storage: Storage, ended: list[PodState], retries: int) -> None:
-    """The end of a job and next runs are not written. The workflow is notified."""
-    job = world.a_running_job(storage, 2, retries=retries)
-    for instance, state in enumerate(ended):
+@pytest.mark.parametrize(("ended", "state"), [([S, S], JobState.SUCCEEDED), ([F, S], JobState.FAILED)])
+def test_the_end_of_a_job_is_settled(storage: Storage, ended: list[PodState], state: JobState) -> None:
+    """The end of a job is written, once, and sent to its workflow, which does not settle it."""
+    job = world.a_running_job(storage, 2)
+    for instance, reported in enumerate(ended):
+        world.report(storage, job, [instance], reported, NOW + SECOND)
+
+    rolled = storage.jobs.roll_up([job], NOW + SECOND)
+    after = record(storage, job)
+
+    assert RolledUp([], [], {job: JobEnd(state, dict(Counter(ended)))}) == rolled
+    assert (state, NOW + SECOND) == (after.state, after.completed_ns)
+    assert storage.jobs.settle(job, NOW + 2 * SECOND).is_finished
+    assert after == record(storage, job)
+    assert RolledUp([job], []) == storage.jobs.roll_up([job], NOW + SECOND)
+
+
+def test_the_end_of_a_job_that_is_to_be_deleted_is_left_to_its_workflow(storage: Storage) -> None:
+    """The workflow settles a job that it has to delete."""
+    job = world.a_running_job(storage, 2)
+    storage.jobs.set_service_goal(job, None, JobState.DELETED, True, NOW)
+    world.report(storage, job, [0, 1], S, NOW + SECOND)
+
+    assert RolledUp([job], []) == storage.jobs.roll_up([job], NOW + SECOND)
+
+
+def test_what_a_workflow_does_is_left_to_it(storage: Storage) -> None:
+    """Next runs are not written. The workflow is notified."""
+    job = world.a_running_job(storage, 2, retries=2)
+    for instance, state in enumerate([F, R]):
         world.report(storage, job, [instance], state, NOW + SECOND)
     before = record(storage, job)
 
@@ -113,9 +137,9 @@ def test_it_counts_as_settling_does(storage: Storage, reports: list[tuple[int, P
     if not rolled.needs_work:
         assert before == record(storage, job)
         assert (0, 0, 0, 0) == (progress.missing_count, progress.admit_count, progress.ready_count, progress.kill_count)
-        assert not progress.is_finished
+        assert progress.is_finished == (job in rolled.ended)
     else:
-        assert progress.is_finished or progress.admit_count or progress.deadline_s
+        assert progress.admit_count or progress.deadline_s
 
 
 def test_no_transaction_writes_more_jobs_than_the_bound(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,12 +210,12 @@ def test_a_change_during_a_settle_stays_noted(storage: Storage) -> None:
 def test_counting_takes_notes_back(storage: Storage) -> None:
     """Jobs that were only counted require no wake-up except the one that shows it. Jobs that are left to their
     workflows keep their notes."""
-    counted, left = world.a_job(storage, 2), world.a_running_job(storage, 2)
+    counted, left = world.a_job(storage, 2), world.a_running_job(storage, 2, retries=2)
     world.admit(storage, counted)
     world.launch(storage, counted)
     settle_all(storage)
     world.report(storage, counted, range(2), R, NOW + SECOND)
-    world.report(storage, left, range(2), S, NOW + SECOND)
+    world.report(storage, left, range(2), F, NOW + SECOND)
     storage.jobs.roll_up([counted, left], NOW + SECOND)
 
     assert [left] == due(storage, NOW + SECOND)
@@ -241,6 +241,26 @@ def test_a_count_without_changes_keeps_the_note_of_an_earlier_one(storage: Stora
     assert [job_id] == due(storage, NOW + (2 + TIMER_GRACE_S) * SECOND)
     storage.jobs.settle(job_id, NOW + 6 * SECOND)
     assert [] == due(storage, NOW + 10**6 * SECOND)
+
+
+def test_the_note_of_an_end_stays_until_the_workflow_is_signalled(storage: Storage) -> None:
+    """The note of a job that ended without its workflow is due a minute later. It is deleted once the workflow is
+    signalled, or has settled. Notes of active jobs stay."""
+    signalled, left, active = (world.a_running_job(storage, 1) for _ in range(3))
+    for job_id in (signalled, left):
+        world.report(storage, job_id, [0], S, NOW)
+    world.report(storage, active, [0], R, NOW)
+    storage.jobs.roll_up([signalled, left], NOW)
+    late_ns = NOW + (1 + TIMER_GRACE_S) * SECOND
+    assert 0 == storage.wakes.forget_ended(late_ns, 10)
+    noted = set(due(storage, late_ns))
+
+    storage.wakes.forget_signalled([signalled, active])
+
+    assert {signalled, left} <= noted
+    assert noted - {signalled} == {*due(storage, late_ns)}
+    assert storage.jobs.settle(left, late_ns).is_finished
+    assert left not in due(storage, 10 * late_ns - 9 * NOW)
 
 
 def test_a_job_that_is_forgotten_leaves_no_note(storage: Storage) -> None:
