@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import sys
 from pathlib import Path
@@ -16,17 +15,13 @@ from services.lab.kubernetes.nodes.options import node_options, nodes_from
 from services.lab.kubernetes.server import EmulatedKubernetes
 from services.lab.kubernetes.settings import EmulatedKubernetesSettings
 from services.lab.kubernetes.store import EVENTS_MAX
-from services.lab.shared.commands import FOLDER, stop_event
+from services.lab.shared.commands import FOLDER, stop_event, tune_garbage_collector
 from services.lab.shared.yaml_rows import PORT_MAX
 
 HELP = """Run an emulated Kubernetes: an apiserver with its store and its nodes, in one process.
 
 It writes a kubeconfig with a token into its data folder. What is in the store outlives the process; after a restart
 watches from an earlier version have to list again, as with a real apiserver.
-"""
-GARBAGE = (20_000, 20, 50)
-"""Thresholds of the garbage collector. With Python's defaults, scans of long-lived objects take half of the CPU of a
-pod's life.
 """
 
 
@@ -68,7 +63,7 @@ def settings_from(options: dict[str, Any]) -> EmulatedKubernetesSettings:
 
 
 async def _serve(settings: EmulatedKubernetesSettings) -> None:
-    gc.set_threshold(*GARBAGE)
+    tune_garbage_collector()
     stop = stop_event()
     cluster = EmulatedKubernetes(settings)
     try:

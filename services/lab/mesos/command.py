@@ -14,7 +14,7 @@ import click
 from services.lab.mesos.http.authentication import load_credentials, tls_context
 from services.lab.mesos.server import Minicluster
 from services.lab.mesos.settings import DEFAULT_ISOLATION, MiniclusterSettings
-from services.lab.shared.commands import FILE, FOLDER, host_options, hosts_from, stop_event
+from services.lab.shared.commands import FILE, FOLDER, host_options, hosts_from, stop_event, tune_garbage_collector
 from services.lab.shared.hosts import default_hosts
 from services.lab.shared.yaml_rows import PORT_MAX
 
@@ -121,6 +121,7 @@ def settings_from(options: dict[str, Any]) -> MiniclusterSettings:
 
 
 async def _serve(settings: MiniclusterSettings) -> None:
+    tune_garbage_collector()
     stop, loop = stop_event(), asyncio.get_running_loop()
     cluster = Minicluster(settings)
     returns: set[asyncio.Task[None]] = set()  # references, which the loop does not keep

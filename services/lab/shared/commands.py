@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,9 @@ from services.lab.shared.simulation.outcomes import Simulation
 from services.lab.shared.yaml_rows import PORT_MAX, port_range
 
 F = TypeVar("F", bound=Callable[..., Any])
+GARBAGE = (100_000, 20, 50)
+"""Thresholds of the garbage collector. With Python's defaults it scans long-lived hosts and pods again and again, for a
+fifth of the CPU."""
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path, resolve_path=True)
@@ -80,6 +84,12 @@ def hosts_from(
         return load_hosts(options["hosts"], ports) if options["hosts"] else default(prefix, ports), simulation
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def tune_garbage_collector() -> None:
+    """Leave out of collections what the imports have made, and make them rare."""
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
 
 
 def stop_event() -> asyncio.Event:
