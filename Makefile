@@ -125,9 +125,10 @@ fmt: $(VENV)/dev.stamp ## format and fix what can be fixed
 proto: $(VENV)/dev.stamp ## generate code from the .proto files
 	@$(BIN)/python -m peloton.api.generate
 
-docs: $(VENV)/dev.stamp ## generate docs/cli.md, docs/settings.md, docs/errors.md, docs/metrics.md, docs/permissions.md, docs/pod-states.md and docs/host-state.md
+docs: $(VENV)/dev.stamp ## generate docs/cli.md, docs/settings.md, docs/errors.md, docs/metrics.md, docs/permissions.md, docs/pod-states.md, docs/host-state.md and the policies of the gate
 	@$(BIN)/python -m cli.reference
 	@$(BIN)/python -m peloton.lifecycle.pod_page
+	@$(BIN)/python -m services.hostmgr.kubernetes.gates.file
 	@$(BIN)/python -m peloton.hosts.state_page
 	@$(BIN)/python -m peloton.api.error_page
 	@$(BIN)/python -m services.telemetry.page

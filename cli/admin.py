@@ -19,6 +19,7 @@ from cli.check_store import check_store
 from cli.command import Group, verb_commands
 from cli.doctor import doctor
 from cli.errors import Failed
+from cli.gate import gate
 from cli.output import Table, print_for_programs, print_list
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
@@ -45,6 +46,7 @@ admin.add_command(audit)
 admin.add_command(retention)
 admin.add_command(deploy)
 admin.add_command(upgrade_schema)
+admin.add_command(gate)
 admin.add_command(keyring)
 admin.add_command(rotate_secrets)
 admin.add_command(backup)

@@ -508,6 +508,7 @@ MAY: dict[str, May] = {
     "cli.admin_deploy": May((*_CLI, "peloton.deployment"), _CLI_OTHERS),
     "cli.deployed": May((*_CLI, "peloton.deployment"), _CLI_OTHERS),
     "cli.backup": May((*_CLI, "services.backup", "services.settings"), _CLI_OTHERS),
+    "cli.gate": May((*_CLI, "services.hostmgr.kubernetes"), _CLI_OTHERS),
     "cli.up": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.local": May((*_CLI, "services.lab.local"), _CLI_OTHERS),
     "cli.demo": May((*_CLI, "services.lab.local"), _CLI_OTHERS),

@@ -1,0 +1,200 @@
+"""Installation of the gate in a cluster: its policies are proved by dry runs before they are bound, and the gates of
+all waiting pods are removed when they are gone."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+
+import orjson
+
+from peloton.errors import InvalidArgument
+from services.hostmgr.kubernetes.apiserver.lists import pages
+from services.hostmgr.kubernetes.apiserver.wire import STRATEGIC_PATCH, Answer, ApiServer, Json, Request, fault_of
+from services.hostmgr.kubernetes.external.gate import GATE, gates_of
+from services.hostmgr.kubernetes.gates.policies import (
+    FAIL,
+    Options,
+    list_names,
+    make_bindings,
+    make_policies,
+    path_of,
+)
+
+APPLY = "application/apply-patch+yaml"
+TRIAL_TIMEOUT_S, TRIAL_PAUSE_S = 20.0, 0.25
+"""Limit of a proof, and the pause between its attempts: a policy acts some time after it was bound."""
+ACTS_S = 1.5
+"""Seconds after which an apiserver certainly has taken over a change of a policy or binding."""
+PODS_PER_PAGE = 500
+UNGATE_ROUNDS_MAX = 1_000
+"""Limit of lists of waiting pods: each round ungates all pods that it finds."""
+WAITING = "/api/v1/pods?fieldSelector=status.phase%3DPending%2Cspec.nodeName%3D"
+TRIAL_POOL = "trial"
+
+
+class NotProved(Exception):
+    """The policies do not what they are to do in this cluster, which they were not bound in."""
+
+
+def install(api: ApiServer, failure_policy: str = FAIL, say: Callable[[str], None] = lambda text: None) -> None:
+    """Prove the policies in a namespace of their own, and install or update them. Raises NotProved, InvalidArgument for
+    an apiserver without such policies, and OSError."""
+    options = Options(failure_policy)
+    prove(api, failure_policy)
+    say("the policies are proved by dry runs in a namespace of their own")
+    for made in (*make_policies(options), *make_bindings(options)):
+        _apply(api, made)
+        say(f"applied {list_names([made])}")
+    time.sleep(ACTS_S)
+
+
+def prove(api: ApiServer, failure_policy: str) -> None:
+    """Raise NotProved unless the policies do what they should in this cluster."""
+    with _trial(api, failure_policy) as (namespace, options):
+        _await_gated(api, namespace, options)
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "trial", "uid": "trial", "controller": True}
+        daemon = _ask_pod(api, f"{pods}?dryRun=All", ownerReferences=[owner])
+        if not daemon.is_ok or gates_of(daemon.json()):
+            raise NotProved(f"a pod of a DaemonSet is not left alone: {fault_of(daemon) or 'it has the gate'}")
+        real = _ask_pod(api, pods)
+        if not real.is_ok:
+            raise NotProved(f"a pod cannot be created: {real.message}")
+        body = orjson.dumps({"spec": {"schedulingGates": [{"$patch": "delete", "name": options.gate}]}})
+        freed = api.ask(Request("PATCH", f"{pods}/trial?dryRun=All", body, STRATEGIC_PATCH))
+        if not freed.is_ok or gates_of(freed.json()):
+            raise NotProved(f"an administrator cannot remove the gate: {fault_of(freed) or 'it stays'}")
+
+
+@contextmanager
+def _trial(api: ApiServer, failure_policy: str) -> Iterator[tuple[str, Options]]:
+    """Make a namespace with a pool, and policies that concern it alone."""
+    options = Options(failure_policy, suffix=f"-trial-{secrets.token_hex(4)}")
+    name = f"peloton{options.suffix}"
+    made = [*make_policies(options), *make_bindings(options)]
+    labels = {options.pool: TRIAL_POOL}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    try:
+        created = api.ask(Request("POST", "/api/v1/namespaces", orjson.dumps(namespace)))
+        if not created.is_ok:
+            raise OSError(f"namespace {name} for the proof: {created.message}")
+        for one in made:
+            _apply(api, one)
+        yield name, options
+    finally:
+        with suppress(OSError):
+            api.ask_all([Request("DELETE", path_of(one)) for one in reversed(made)])
+            api.ask(Request("DELETE", f"/api/v1/namespaces/{name}"))
+
+
+def _await_gated(api: ApiServer, namespace: str, options: Options) -> None:
+    until_s = time.monotonic() + TRIAL_TIMEOUT_S
+    why = ""
+    while time.monotonic() < until_s:
+        answer = _ask_pod(api, f"/api/v1/namespaces/{namespace}/pods?dryRun=All")
+        if answer.is_ok:
+            pod = answer.json()
+            pool = (pod["metadata"].get("labels") or {}).get(options.pool)
+            if options.gate in gates_of(pod) and pool == TRIAL_POOL:
+                return
+            why = f"a new pod has the gates {sorted(gates_of(pod))} and the pool {pool!r}"
+        else:
+            why = answer.message
+        time.sleep(TRIAL_PAUSE_S)
+    raise NotProved(f"{why}, {TRIAL_TIMEOUT_S:g} s after the policies were bound; nothing was installed")
+
+
+def _ask_pod(api: ApiServer, path: str, **meta: object) -> Answer:
+    container = {"name": "trial", "image": "busybox:stable"}
+    body = {"metadata": {"name": "trial", **meta}, "spec": {"containers": [container]}}
+    return api.ask(Request("POST", path, orjson.dumps(body)))
+
+
+def _apply(api: ApiServer, made: Json) -> None:
+    answer = api.ask(Request("PATCH", f"{path_of(made)}?fieldManager=peloton&force=true", orjson.dumps(made), APPLY))
+    if answer.status == HTTPStatus.NOT_FOUND:
+        raise InvalidArgument(
+            f"this apiserver has no {made['kind']} of {made['apiVersion']}: the gate needs Kubernetes 1.36 or later"
+        )
+    if not answer.is_ok:
+        raise OSError(f"{list_names([made])}: {answer.message}")
+
+
+def check(api: ApiServer) -> tuple[list[str], int]:
+    """Return what is missing or differs from this release, and the number of pods that wait with the gate. Raises
+    OSError."""
+    faults = []
+    for made in (*make_policies(Options()), *make_bindings(Options())):
+        answer = api.ask(Request("GET", path_of(made)))
+        if answer.status == HTTPStatus.NOT_FOUND:
+            faults.append(f"{list_names([made])} is missing")
+        elif not answer.is_ok:
+            raise OSError(answer.message)
+        else:
+            faults += _differences(made, answer.json())
+    return faults, sum(len(page) for page in _waiting_pods(api))
+
+
+def _differences(made: Json, found: Json) -> list[str]:
+    name = list_names([made])
+    wanted = {key: value for key, value in made["spec"].items() if key != "failurePolicy"}
+    faults = [
+        f"{name}: {key} is not that of this release"
+        for key, value in wanted.items()
+        if not _has(found["spec"], key, value)
+    ]
+    warnings = ((found.get("status") or {}).get("typeChecking") or {}).get("expressionWarnings") or ()
+    return faults + [f"{name}: {one.get('fieldRef')}: {one.get('warning')}" for one in warnings]
+
+
+def _has(found: Json, key: str, wanted: object) -> bool:
+    """Return whether the field has this value, apart from defaults that the apiserver adds."""
+    return key in found and _covers(found[key], wanted)
+
+
+def _covers(found: object, wanted: object) -> bool:
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return all(key in found and _covers(found[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(found, list):
+        return len(found) == len(wanted) and all(map(_covers, found, wanted))
+    return found == wanted
+
+
+def uninstall(api: ApiServer, say: Callable[[str], None] = lambda text: None) -> int:
+    """Remove the policies, and then the gates of all waiting pods; return the number of these. Raises OSError; it may
+    be repeated."""
+    for made in (*make_bindings(Options()), *reversed(make_policies(Options()))):
+        answer = api.ask(Request("DELETE", path_of(made)))
+        if why := fault_of(answer, HTTPStatus.NOT_FOUND):
+            raise OSError(f"{list_names([made])}: {why}")
+        say(f"deleted {list_names([made])}")
+    time.sleep(ACTS_S)
+    total = 0
+    for _ in range(UNGATE_ROUNDS_MAX):
+        count = sum(_ungate(api, page) for page in _waiting_pods(api))
+        if not count:
+            return total
+        total += count
+    raise OSError(f"pods with the gate are still created after {UNGATE_ROUNDS_MAX} rounds: another policy adds it")
+
+
+def _waiting_pods(api: ApiServer) -> Iterator[list[Json]]:
+    for _, pods in pages(api, WAITING, PODS_PER_PAGE):
+        yield [pod for pod in pods if GATE in gates_of(pod)]
+
+
+def _ungate(api: ApiServer, pods: Sequence[Json]) -> int:
+    requests = []
+    for pod in pods:
+        meta = pod["metadata"]
+        change = {"metadata": {"uid": meta["uid"]}, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        requests.append(Request("PATCH", path, orjson.dumps(change), STRATEGIC_PATCH))
+    for answer in api.ask_all(requests):
+        if why := fault_of(answer, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
+            raise OSError(why)
+    return len(pods)

@@ -1,0 +1,179 @@
+"""Policies of the gate on a real apiserver: which pods they gate, whom they keep from passing, and their removal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from click.testing import CliRunner
+
+from cli.gate import gate
+from services.hostmgr.kubernetes.external.external_requests import RUN
+from services.hostmgr.kubernetes.external.gate import GATE, gates_of
+from services.hostmgr.kubernetes.gates import policies
+from tests.kubernetes.client import MERGE, STRATEGIC, Client, Json, Reply, login_of
+from tests.kubernetes.control_plane import USER, ControlPlane
+from tests.kubernetes.external_world import wait
+from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
+
+pytestmark = REAL_KUBERNETES
+POOL = "peloton.io/pool"
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with running_control_plane() as plane:
+        assert "applied" in run(plane, "install")
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def admin(plane: ControlPlane) -> Iterator[Client]:
+    with Client(plane.login) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def editor(plane: ControlPlane, admin: Client) -> Iterator[Client]:
+    """Return a user with the permissions of the role `edit` on pods and the controllers that make them."""
+    rules = [
+        {"apiGroups": ["", "apps", "batch"], "resources": ["*"], "verbs": ["*"]},
+    ]
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    role = {"metadata": {"name": "editor"}, "rules": rules}
+    assert admin.ask("POST", f"{group}/clusterroles", role).status == 201
+    binding = {
+        "metadata": {"name": "editor"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "editor"},
+        "subjects": [{"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+    assert admin.ask("POST", f"{group}/clusterrolebindings", binding).status == 201
+    with Client(login_of(plane.user_kubeconfig)) as client:
+        wait(lambda: client.ask("GET", "/api/v1/pods").status == 200, "the role")
+        yield client
+
+
+def run(plane: ControlPlane, *arguments: str, status: int = 0) -> str:
+    done = CliRunner().invoke(gate, [*arguments, "--kubeconfig", str(plane.kubeconfig)])
+    assert status == done.exit_code, (done.output, done.exception)
+    return done.output
+
+
+def a_namespace(admin: Client, pool: str = "team") -> str:
+    name = f"gated-{next(_numbers)}"
+    labels = {POOL: pool} if pool else {}
+    assert admin.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}}).status == 201
+    return name
+
+
+def create(client: Client, namespace: str, name: str, meta: Json | None = None, **spec: object) -> Reply:
+    body = {
+        "metadata": {"name": name, **(meta or {})},
+        "spec": {"containers": [{"name": "main", "image": "busybox"}], **spec},
+    }
+    return client.ask("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+
+
+def gate_and_pool(reply: Reply) -> tuple[bool, str]:
+    assert reply.status == 201, reply.body
+    pod = reply.json()
+    return GATE in gates_of(pod), (pod["metadata"].get("labels") or {}).get(POOL, "")
+
+
+def an_owner(kind: str) -> Json:
+    api = "apps/v1" if kind != "Job" else "batch/v1"
+    return {"ownerReferences": [{"apiVersion": api, "kind": kind, "name": "x", "uid": "x", "controller": True}]}
+
+
+def test_pods_of_namespaces_with_a_pool_are_gated(admin: Client, editor: Client) -> None:
+    """The pool is that of the namespace or one below it; other gates are kept, and our own is not doubled."""
+    namespace = a_namespace(admin)
+    assert (True, "team") == gate_and_pool(create(editor, namespace, "bare"))
+    below, other = {"labels": {POOL: "team.dev"}}, {"labels": {POOL: "teammates"}}
+    assert (True, "team.dev") == gate_and_pool(create(editor, namespace, "below", below))
+    assert (True, "team") == gate_and_pool(create(editor, namespace, "other", other))
+    gates = [{"name": "other.example/gate"}, {"name": GATE}]
+    both = create(editor, namespace, "both", schedulingGates=gates)
+    assert 2 == len(both.json()["spec"]["schedulingGates"])
+
+
+def test_other_pods_are_left_alone(admin: Client, editor: Client) -> None:
+    """Pods elsewhere have no gate unless they name a pool; nor have those that Peloton places, or of a DaemonSet."""
+    elsewhere, namespace = a_namespace(admin, pool=""), a_namespace(admin)
+    assert (False, "") == gate_and_pool(create(editor, elsewhere, "bare"))
+    assert (True, "dev") == gate_and_pool(create(editor, elsewhere, "labelled", {"labels": {POOL: "dev"}}))
+    assert (False, "") == gate_and_pool(create(editor, namespace, "ours", schedulerName="peloton"))
+    assert (False, "") == gate_and_pool(create(admin, namespace, "daemon", an_owner("DaemonSet")))
+    assert (False, "") == gate_and_pool(create(editor, "kube-system", "system"))
+
+
+def test_a_user_who_may_edit_all_does_not_pass_the_gate(admin: Client, editor: Client) -> None:
+    """The user can neither create a pod past the gate, nor remove it, nor change what Peloton relies on."""
+    namespace = a_namespace(admin)
+    denied = [
+        create(editor, namespace, "there", nodeName="n"),
+        create(editor, namespace, "daemon", an_owner("DaemonSet")),
+        create(editor, namespace, "there-by-peloton", schedulerName="peloton", nodeName="n"),
+    ]
+    create(editor, namespace, "web")
+    path = f"/api/v1/namespaces/{namespace}/pods/web"
+    no_gate = {"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
+    denied += [
+        editor.ask("PATCH", path, no_gate, STRATEGIC),
+        editor.ask("PATCH", path, {"spec": {"schedulingGates": None}}, MERGE),
+        editor.ask("PATCH", path, {"metadata": {"labels": {POOL: "others"}}}, MERGE),
+        editor.ask("PATCH", path, {"metadata": {"labels": {POOL: None}}}, MERGE),
+        editor.ask("PATCH", path, {"metadata": {"labels": {"peloton.io/gang-size": "4"}}}, MERGE),
+        editor.ask("PATCH", path, {"metadata": {"annotations": {RUN: "mine"}}}, MERGE),
+    ]
+    assert [403] * len(denied) == [reply.status for reply in denied], [reply.body for reply in denied]
+    assert editor.ask("PATCH", path, {"metadata": {"labels": {"app": "web"}}}, MERGE).status == 200
+    assert admin.ask("PATCH", path, no_gate, STRATEGIC).status == 200
+    assert editor.ask("DELETE", path).status == 200
+
+
+def test_the_right_to_pass_is_that_of_rbac(admin: Client, editor: Client) -> None:
+    """A role with the verb grant, which Peloton's host manager has, may remove gates."""
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    rules = [{"apiGroups": ["peloton.io"], "resources": ["admissions"], "verbs": ["grant"]}]
+    assert admin.ask("POST", f"{group}/clusterroles", {"metadata": {"name": "granter"}, "rules": rules}).status == 201
+    binding = {
+        "metadata": {"name": "granter"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "granter"},
+        "subjects": [{"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+    assert admin.ask("POST", f"{group}/clusterrolebindings", binding).status == 201
+    namespace = a_namespace(admin)
+    create(editor, namespace, "web")
+    path, no_gate = f"/api/v1/namespaces/{namespace}/pods/web", {"spec": {"schedulingGates": None}}
+    wait(lambda: editor.ask("PATCH", path, no_gate, MERGE).status == 200, "the right")
+    assert admin.ask("DELETE", f"{group}/clusterrolebindings/granter").status == 200
+
+
+def test_a_policy_with_an_error_is_not_installed(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The apiserver accepts a misspelt policy; the dry run of the proof finds it, and the installed one stays."""
+    monkeypatch.setattr("services.hostmgr.kubernetes.gates.installation.TRIAL_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(policies, "_HAS_NO_NODE", "object.metadata.annotations['absent'] == ''")
+    assert "no such key" in run(plane, "install", status=1)
+    monkeypatch.undo()
+    assert "0 pods" in run(plane, "check") or "pods wait" in run(plane, "check")
+
+
+def test_uninstalling_frees_all_that_wait(plane: ControlPlane, admin: Client, editor: Client) -> None:
+    """The policies go first, so that no further pod waits; then all gates of Peloton are removed, and no others."""
+    namespace = a_namespace(admin)
+    for number in range(3):
+        create(editor, namespace, f"web-{number}")
+    create(editor, namespace, "held", schedulingGates=[{"name": "other.example/gate"}])
+
+    assert "removed the gate of" in run(plane, "uninstall")
+
+    pods = admin.ask("GET", "/api/v1/pods").json()["items"]
+    assert not any(GATE in gates_of(pod) for pod in pods)
+    assert {"other.example/gate"} <= gates_of(next(pod for pod in pods if pod["metadata"]["name"] == "held"))
+    assert (False, "") == gate_and_pool(create(editor, namespace, "later"))
+    assert "is missing" in run(plane, "check", status=1)
+    run(plane, "install")
+    assert (True, "team") == gate_and_pool(create(editor, namespace, "latest"))
