@@ -46,8 +46,9 @@ MOMENT_S = 3.0
 EXPLAINED_MAX = 200
 """Limit of pods per update; the other pods follow in the next updates."""
 REFUSED, LEFT_OUT, QUEUED, NO_NODE = "PelotonRefused", "PelotonFull", "PelotonQueued", "Unschedulable"
-"""Reasons of the condition PodScheduled. ``Unschedulable`` makes node autoscalers add a node, so only admitted pods
-have it."""
+GATHERING = "PelotonGang"
+"""Reasons of the condition that a waiting pod shows. ``Unschedulable`` makes node autoscalers add a node, so only
+admitted pods have it."""
 GONE_MESSAGE = "Its pod does not wait any more"
 
 _Terms = tuple[job_pb2.JobConfig, RespoolId]
@@ -164,7 +165,8 @@ class ExternalAdoption:
             except PelotonError as error:
                 log.info("reason why external pods of job %s wait is unknown: %s", slot.job_id, error)
                 return conditions
-            conditions.append(PodCondition(slot.uid, *describe(slot, answers[slot.job_id])))
+            reason, message = describe(slot, answers[slot.job_id])
+            conditions.append(PodCondition(slot.uid, reason, message, is_expected=reason in (QUEUED, GATHERING)))
         return conditions
 
 
@@ -239,5 +241,8 @@ def describe(slot: Slot, answer: explain_pb2.JobWhyResponse) -> tuple[str, str]:
         return QUEUED, f"it is in the queue of pool {answer.poolPath}"
     texts = "; ".join(reason.text for reason in islice(answer.reasons, 3))
     if slot.state is PodState.READY:
-        return NO_NODE, texts or f"it is admitted by pool {answer.poolPath}, and gets a node next"
+        entitled = f"pool {answer.poolPath} has resources for it"
+        return NO_NODE, f"{entitled}: {texts}" if texts else f"{entitled}, and it gets a node next"
+    if any(reason.rule == explain_pb2.RULE_GANG_GATHERS for reason in answer.reasons):
+        return GATHERING, f"pool {answer.poolPath}: {texts}"
     return QUEUED, texts or f"it is about to be queued in pool {answer.poolPath}"

@@ -29,6 +29,7 @@ class PodCondition:
     uid: str
     reason: str
     message: str
+    is_expected: bool = False  # it waits as it should, and needs no one's attention
 
 
 class ExternalCluster(Protocol):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain, islice
 
 from peloton.errors import Unavailable
+from peloton.lifecycle.constraints import may_hold_in
 from peloton.lifecycle.host_pools import route
 from peloton.lifecycle.migration import bound
 from peloton.lifecycle.problems import UnfitJob
@@ -79,9 +80,15 @@ class UnfitPods:
         """Return the shapes that not even an empty host could take, and why; none while the hosts are unknown."""
         distinct = list(dict.fromkeys(one.shape for one in shapes))[:EVALUATED_SHAPES_MAX]
         try:
-            return await asyncio.to_thread(self._hosts.evaluate, distinct) if distinct else {}
+            found = await asyncio.to_thread(self._hosts.evaluate, distinct) if distinct else {}
         except Unavailable:
             return {}
+        return {shape: _keep_reachable(shape, why) for shape, why in found.items()}
+
+
+def _keep_reachable(shape: PodShape, why: Infeasibility) -> Infeasibility:
+    """Leave out the clusters that the pod's constraint excludes, unless it excludes all."""
+    return tuple(one for one in why if may_hold_in(shape.constraint, one.cluster)) or why
 
 
 class UnfitJobs:

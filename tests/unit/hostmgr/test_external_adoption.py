@@ -11,10 +11,11 @@ import pytest
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
-from peloton.model.external import ObservedPod
+from peloton.model.external import ObservedPod, Slot
 from peloton.model.ids import JobId, RespoolId
+from peloton.model.pod import PodState
 from services.hostmgr import external_adoption
-from services.hostmgr.external_adoption import MOMENT_S, QUEUED
+from services.hostmgr.external_adoption import GATHERING, MOMENT_S, NO_NODE, QUEUED, describe
 from services.hostmgr.external_port import FoundPod, PodCondition
 from services.storage import migrate
 from services.storage.storage import Storage
@@ -76,3 +77,19 @@ def test_a_pod_shows_why_it_waits_when_it_has_waited_for_a_moment(
     assert [] == cluster.conditions
     adoption.round(CAME_S + MOMENT_S)
     assert [(UID, QUEUED)] == [(one.uid, one.reason) for one in cluster.conditions]
+
+
+@pytest.mark.parametrize(
+    ("state", "rule", "reason"),
+    [
+        (PodState.PENDING, explain_pb2.RULE_POOL_LIMIT, QUEUED),
+        (PodState.READY, explain_pb2.RULE_NO_HOST, NO_NODE),
+        (PodState.INITIALIZED, explain_pb2.RULE_GANG_GATHERS, GATHERING),
+    ],
+)
+def test_a_pod_is_queued_only_while_it_waits_for_its_pool(state: PodState, rule: Any, reason: str) -> None:
+    """The reason says what the pod waits for: its pool, a node, or the rest of its gang."""
+    answer = explain_pb2.JobWhyResponse(poolPath="/dev")
+    answer.reasons.add(rule=rule, text="3 of 4")
+    found, message = describe(Slot(UID, JOB, 0, state), answer)
+    assert (reason, True) == (found, "pool /dev" in message)

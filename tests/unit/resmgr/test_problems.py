@@ -7,7 +7,10 @@ from __future__ import annotations
 import grpc.aio
 
 from peloton.api.private import resmgr_pb2, resmgr_pb2_grpc
+from peloton.model.host import CLUSTER_LABEL
 from peloton.model.ids import JobId
+from peloton.model.pod import HostLabel, PodShape, ShapeRange
+from peloton.model.resources import Resources
 from services.api.lacking_pools import LackingPools
 from services.resmgr.explain import unfit
 from services.resmgr.explain.unfit import UnfitJobs, UnfitPods
@@ -114,3 +117,16 @@ async def test_what_a_lender_waits_for_is_reported(world: World) -> None:
         "Pool /b has waited for 6 min for what it is entitled to: cpu 1 wanted, 0 left of the cluster capacity of /: "
         "100; held by /a (cpu 100, 50 above its reservation)"
     ] == [one.text for one in second]
+
+
+async def test_clusters_that_a_pod_excludes_are_no_reason(world: World) -> None:
+    """The reason for a pod of one cluster is in its own hosts; where it excludes all clusters, they are the reason."""
+    own, other = too_large(7).within("k8s"), too_large(7).within("mesos")
+    world.hosts.unfit = {7_000: (own, other)}
+    pods = UnfitPods(world.storage, world.hosts)
+    bound, lost = (
+        ShapeRange(0, 1, PodShape(Resources.of(7), constraint=HostLabel(CLUSTER_LABEL, name)))
+        for name in ("k8s", "elsewhere")
+    )
+    found = await pods.evaluate([bound, lost])
+    assert ((own,), (own, other)) == (found[bound.shape], found[lost.shape])

@@ -307,7 +307,8 @@ class ExternalPods:
             if isinstance(answer, OSError) or answer.status == HTTPStatus.CONFLICT or answer.may_pass:
                 seen.said = None  # it has changed meanwhile, or cannot be written now: retried in the next call
             elif answer.is_ok and read_condition(pod)[0] != one.reason:
-                events.append(event_request(pod, "Warning", one.reason, one.message))
+                kind = "Normal" if one.is_expected else "Warning"
+                events.append(event_request(pod, kind, one.reason, one.message))
         _first_error([*answers, *self._api.ask_all(events)])
 
     def blocked_evictions(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ def test_the_file_for_kubectl_is_generated() -> None:
 
 
 def test_a_trial_touches_nothing_real() -> None:
-    """A trial has a label, a gate and names of its own, so that the installed policies and it do not see each other's pods."""
+    """A trial has a label, a gate and names of its own: the installed policies and it see no pods of each other."""
     options = Options(suffix="-trial-1")
     made = [*make_policies(options), *make_bindings(options)]
     assert all(one["metadata"]["name"].endswith("-trial-1") for one in made)
