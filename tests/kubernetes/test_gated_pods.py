@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +12,15 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from services.hostmgr import external_adoption
 from services.hostmgr.external_adoption import NO_NODE
+from services.hostmgr.kubernetes.apiserver.wire import ANSWER_TIMEOUT_S, STRATEGIC_PATCH, Answer, Request
 from services.hostmgr.kubernetes.external.external_requests import RUN
-from services.hostmgr.kubernetes.external.gate import ADMITTED, ADMITTED_AT, FITS_ON, GATE, gates_of
+from services.hostmgr.kubernetes.external.gate import ADMITTED, ADMITTED_AT, FITS_ON, GATE, gates_of, run_of
 from tests.kubernetes.client import Json
 from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.external_world import ExternalWorld
+from tests.kubernetes.external_world import ExternalWorld, wait
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
+from tests.nightly import nightly
 
 pytestmark = REAL_KUBERNETES
 R, S = PodState.RUNNING, PodState.SUCCEEDED
@@ -226,3 +228,62 @@ def test_a_pod_without_an_owner_is_never_deleted(hasty_world: ExternalWorld) -> 
     a_pod(world, "alone", a_spec(affinity=NOWHERE))
     world.until(lambda: "PelotonNotScheduled" in world.events("alone"), "its event")
     assert "deletionTimestamp" not in world.look("alone")["metadata"]
+
+
+class Died(BaseException):
+    """Error that ends the host manager in the middle of its work, like kill -9."""
+
+
+MANY = 210
+
+
+@pytest.mark.parametrize("arrived", [nightly(0), MANY // 2, nightly(MANY)])
+def test_a_host_manager_dies_while_it_removes_gates(arrived: int, world: ExternalWorld) -> None:
+    """The successor distinguishes admitted pods from waiting ones by the pods themselves: each is admitted once, as the
+    run in storage, and none stays gated.
+    """
+    driver, ask_all = world.driver, world.driver.api.ask_all
+    sent: list[Request] = []
+
+    def ask_and_die(requests: Sequence[Request], timeout_s: float = ANSWER_TIMEOUT_S) -> list[Answer | OSError]:
+        if not any(request.content_type == STRATEGIC_PATCH and GATE.encode() in request.body for request in requests):
+            return ask_all(requests, timeout_s)
+        sent.extend(requests)
+        assert all(not isinstance(each, OSError) and each.is_ok for each in ask_all(requests[:arrived]))
+        driver.stop()
+        raise Died
+
+    job_id = a_workload(world, "Job", MANY, a_spec(cpu="10m"))
+    wait(lambda: len(world.slots(job_id)) == MANY, "all to have an instance")
+    driver.api.ask_all = ask_and_die  # type: ignore[method-assign]
+    with pytest.raises(Died):
+        world.until(lambda: False, "its death")
+    world.step_down()
+    before = runs_in(world)
+    assert (MANY, arrived) == (len(sent), len(before))
+
+    world.lead()
+
+    world.until(lambda: world.states(job_id) == [R] * MANY, "all to run")
+    after = runs_in(world)
+    assert {str(pod.pod_id) for pod in world.storage.pods.page(job_id, limit=MANY)} == after
+    assert before == before & after
+    assert not any(gates_of(pod) for pod in world.pods())
+
+
+def runs_in(world: ExternalWorld) -> set[str]:
+    """Return the runs as which pods were admitted."""
+    return {run_of(pod) for pod in world.pods()} - {""}
+
+
+def test_a_successor_claims_what_is_admitted_and_not_scheduled(world: ExternalWorld) -> None:
+    """The claims of a host manager end with it: the pods say on which node there has to be room for them."""
+    job_id = a_pod(world, "alone", a_spec(affinity=NOWHERE))
+    world.until(lambda: run_of(world.look("alone")), "its admission")
+    world.step_down()
+    world.lead()
+    key = f"{world.namespace}/alone"
+    wait(lambda: world.driver.view.ledger.is_expected(key), "its claim")
+    world.client.ask("DELETE", f"/api/v1/namespaces/{world.namespace}/pods/alone")
+    wait(lambda: not world.driver.view.ledger.is_expected(key), "the end of the claim")
+    world.until(lambda: world.states(job_id) != [PodState.LAUNCHED], "its end")
