@@ -31,6 +31,7 @@ class Rule(NamedTuple):
     excludes: Sequence[str] = ()
 
 
+OF_EMULATED_HOSTS = ("image_download_s", "enforce_disk_quota", "pass_env")
 RULES = (
     Rule("simulate", "--hosts and --simulate exclude each other", excludes=["hosts_file"]),
     Rule("simulation_file", "--simulation needs --simulate N", needs=["simulate"]),
@@ -44,6 +45,12 @@ RULES = (
         "--no-mesos needs --kubernetes, and excludes --mesos, --hosts, --simulate and --cluster: those are of Mesos",
         needs=["kubernetes"],
         excludes=["mesos", "hosts_file", "simulate", "more_clusters"],
+    ),
+    Rule("context", "--context needs --kubeconfig", needs=["kubeconfig"]),
+    Rule(
+        "kubeconfig",
+        "--kubeconfig names the only cluster: leave out the options of emulated ones and of Mesos",
+        excludes=["mesos", "hosts_file", "simulate", "more_clusters", "kubernetes", "no_mesos", *OF_EMULATED_HOSTS],
     ),
 )
 
@@ -146,6 +153,13 @@ def check_clusters(context: click.Context, parameter: click.Parameter, names: tu
     metavar="[N]",
     help="Start an emulated Kubernetes as one more cluster, with three nodes, or with N simulated ones.",
 )
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
+    metavar="FILE",
+    help="Manage the cluster of this kubeconfig (kind, k3d, minikube, any other) instead of emulated ones.",
+)
+@click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig instead of its current one.")
 @click.option("--no-mesos", is_flag=True, help="Start the emulated Kubernetes without an emulated Mesos.")
 @click.option(
     "--secure", is_flag=True, help="Speak TLS, with certificates of an authority in the data folder; commands find it."
@@ -168,12 +182,16 @@ def up(**options: Any) -> None:
       peloton up --kubernetes
       peloton up --kubernetes 1000 --no-mesos
       peloton up --data ./data --mesos mesos.example.com:5050
+      peloton up --data ./data --kubeconfig ~/.kube/config --context kind-kind
     """
     refuse_conflicts(options)
     from services.lab.local.cluster import LocalSettings
+    from services.lab.local.own_kubernetes import OwnKubernetes
 
+    kubeconfig, context = options.pop("kubeconfig"), options.pop("context")
+    own = OwnKubernetes(kubeconfig, context) if kubeconfig else None
     web, bridge, simulate = not options.pop("no_web"), not options.pop("no_aurora"), options.pop("simulate") or 0
-    asyncio.run(_run(LocalSettings(web=web, bridge=bridge, simulate=simulate, **options)))
+    asyncio.run(_run(LocalSettings(web=web, bridge=bridge, simulate=simulate, own_kubernetes=own, **options)))
 
 
 def refuse_conflicts(options: Mapping[str, Any]) -> None:
@@ -232,6 +250,11 @@ async def _run(settings: object) -> None:
             if cluster.kubernetes is not None:
                 config = shlex.quote(str(cluster.kubernetes.kubeconfig))
                 report("up", f"Kubernetes: kubectl --kubeconfig {config} get pods --all-namespaces --watch")
+            if own := settings.own_kubernetes:
+                config = f"--kubeconfig {shlex.quote(str(own.kubeconfig))}" + (
+                    f" --context {shlex.quote(own.context)}" if own.context else ""
+                )
+                report("up", f"Kubernetes: kubectl {config} get pods -A -l peloton.io/cluster={own.cluster} --watch")
             if ports := cluster.metrics_ports:
                 shown = ", ".join(f"{name} {port}" for name, port in ports.items())
                 report("up", f"metrics at {cluster.scheme}://127.0.0.1:PORT/metrics: {shown}")

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from peloton.api.v0.host.svc import host_svc_pb2
+from services.lab.local.own_kubernetes import OwnKubernetes
 from tests.conformance.kubernetes.lives import GREEDY, IN_CONTAINERS, LIVES, RECORDED, play
 from tests.e2e import image_story
 from tests.e2e.local import TIMEOUT_S, Cluster, shell, temporary
 from tests.e2e.service import Service
 from tests.e2e.test_kubernetes import state_of
-from tests.e2e.test_real_kubernetes import RealKubernetes
 from tests.e2e.workloads import failures_of, stop
 from tests.kubernetes.client import Client, Json
 from tests.kubernetes.deployment import host_manager_of
@@ -55,11 +55,7 @@ def test_a_life_ends_as_it_was_recorded(name: str, lives: dict[str, list[Json]])
 def cluster(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("real-kubelet")
     access = host_manager_of(machine.plane.kubeconfig, "peloton", folder)
-    running = Cluster(replace(temporary(folder), kubernetes=1, no_mesos=True))
-    emulated = running.local.kubernetes
-    assert emulated is not None
-    running.local.kubernetes = RealKubernetes(emulated.folder, emulated.port, simulate=1, access=access)
-    with running:
+    with Cluster(replace(temporary(folder), own_kubernetes=OwnKubernetes(access))) as running:
         yield running
 
 

@@ -1,18 +1,18 @@
-"""A story of each kind of job on a real apiserver: all our roles, the service account of deploy/kubernetes, and nodes
-without machines."""
+"""A story of each kind of job on a real apiserver, as `peloton up --kubeconfig` runs them: all our roles, the service
+account of deploy/kubernetes, and nodes without machines."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
-from services.lab.local.kubernetes import LocalKubernetes
+from services.lab.local.own_kubernetes import OwnKubernetes
 from tests.e2e.drains import drain_by_another_client
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
@@ -27,31 +27,17 @@ NAMESPACE = "stories"
 NODES = ["stories-0", "stories-1", "stories-2"]
 
 
-@dataclass(frozen=True)
-class RealKubernetes(LocalKubernetes):
-    """A cluster on the real apiserver, which the host manager drives; the emulated one of the same cluster is idle."""
-
-    access: Path = Path()
-
-    def environment(self) -> dict[str, str]:
-        return {**super().environment(), "PELOTON_KUBERNETES": str(self.access)}
-
-
 @pytest.fixture(scope="module")
 def cluster(kubernetes: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("real-kubernetes")
     access = host_manager_of(kubernetes, NAMESPACE, folder)
     environment = {"PELOTON_KUBERNETES_NAMESPACE": NAMESPACE, "PELOTON_KUBERNETES_NODE_SELECTOR": "stories=yes"}
-    settings = replace(temporary(folder), kubernetes=0, no_mesos=True, environment=environment)
+    settings = replace(temporary(folder), own_kubernetes=OwnKubernetes(access, "test"), environment=environment)
     with (
         Client(login_of(kubernetes)) as client,
         FakeKubelets(client.login, NODES, labels={"stories": "yes"}) as kubelets,
     ):
-        running = Cluster(settings)
-        emulated = running.local.kubernetes
-        assert emulated is not None
-        running.local.kubernetes = RealKubernetes(emulated.folder, emulated.port, access=access)
-        with running:
+        with Cluster(settings) as running:
             yield running
         client.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
         client.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}")

@@ -35,6 +35,12 @@ CONTROLLERS = (
     *("node-lifecycle", "taint-eviction", "pod-garbage-collector", "garbage-collector", "namespace"),
     *("disruption", "resourcequota", "job", "deployment", "replicaset", "statefulset"),
 )
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "Panic"],
+    "rules": [{"level": "Metadata"}],
+}
 START_TIMEOUT_S = 180.0
 _POLL_S = 0.05
 Flags = dict[str, object]
@@ -56,13 +62,16 @@ class ControlPlane:
         scheduler: bool = False,
         node_grace_s: int = 60,
         controllers: Sequence[str] = (),
+        is_audited: bool = False,
         flags: Mapping[str, Flags] | None = None,
     ) -> None:
         """Create the control plane. ``node_grace_s``: seconds without a status after which a node is lost, which a busy
-        machine reaches soon. ``controllers``: names of more controllers. ``flags``: more flags, by the name of the part.
+        machine reaches soon. ``controllers``: names of more controllers. ``is_audited``: whether the
+        apiserver writes each request to ``audit_log``. ``flags``: more flags, by the name of the part.
         """
         self._controllers = (*CONTROLLERS, *controllers)
         self.folder = folder
+        self.audit_log, self._is_audited = folder / "audit.jsonl", is_audited
         self.kubeconfig, self.user_kubeconfig = folder / "kubeconfig", folder / "user.kubeconfig"
         self._ports = Taken()
         self._etcd, self._etcd_peers, self._api, self._managers, self._schedulers = self._ports.some(5)
@@ -85,6 +94,7 @@ class ControlPlane:
             "leaderElection": {"leaderElect": False},
         }
         (folder / "scheduler.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+        (folder / "audit.yaml").write_text(yaml.safe_dump(AUDIT), encoding="utf-8")
 
     def __enter__(self) -> ControlPlane:
         try:
@@ -194,6 +204,11 @@ class ControlPlane:
             "endpoint-reconciler-type": "none",
             "delete-collection-workers": 16,
             "shutdown-delay-duration": "0s",
+            **(
+                {"audit-log-path": self.audit_log, "audit-policy-file": self.folder / "audit.yaml"}
+                if self._is_audited
+                else {}
+            ),
         }
 
     def _controller_manager_flags(self) -> dict[str, object]:

@@ -13,6 +13,7 @@ import yaml
 
 from cli.serve import ROLE_NAMES
 from services import role_settings
+from services.hostmgr.kubernetes.permissions import PERMISSIONS
 from services.settings import Settings
 from tests.compose.file import read
 from tests.kubernetes import chart
@@ -175,3 +176,18 @@ def test_the_database_of_a_trial_is_one_pod() -> None:
     assert {"statefulset.kubernetes.io/pod-name": "postgres-0"} == _find_named("Service", "postgres")["spec"][
         "selector"
     ]
+
+
+def test_the_chart_grants_the_permissions_of_the_table() -> None:
+    """Each rule of the chart is in the table of permissions, and each permission in the chart."""
+    granted = {
+        (document["metadata"]["name"], document["kind"] == "Role", rule["apiGroups"][0], resource, verb)
+        for document in DOCUMENTS
+        if document["kind"] in ("Role", "ClusterRole")
+        for rule in document["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    table = {(one.role, one.is_namespaced, one.group, one.resource, verb) for one in PERMISSIONS for verb in one.verbs}
+
+    assert table == granted

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +23,7 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.extras import require_extra, require_pymesos
 from services.lab.local import data_files, kubernetes
 from services.lab.local.kubernetes import LocalKubernetes
+from services.lab.local.own_kubernetes import OwnKubernetes
 from services.lab.local.part import Part
 from services.lab.local.ports import POD_PORTS, Taken
 from services.lab.local.roles import BRIDGE, ROLES, WEB, is_role, role_of, several
@@ -104,6 +106,7 @@ class LocalSettings:
     apis: int = 1
     kubernetes: int | None = None  # simulated nodes; 0: three with processes; None: no Kubernetes
     no_mesos: bool = False  # the emulated Kubernetes alone
+    own_kubernetes: OwnKubernetes | None = None  # a cluster of the user instead of all emulated ones
     web: bool = False  # whether it serves web pages
     bridge: bool = False  # whether it serves Aurora's API
     secure: bool = False  # whether roles and clients speak TLS, with certificates of an authority of its own
@@ -152,7 +155,11 @@ class LocalCluster:
     @property
     def has_own_mesos(self) -> bool:
         """Report whether its first cluster is an emulated Mesos."""
-        return not self.settings.mesos and not self.settings.no_mesos
+        return not self.settings.mesos and not self._has_no_mesos
+
+    @property
+    def _has_no_mesos(self) -> bool:
+        return self.settings.no_mesos or self.settings.own_kubernetes is not None
 
     @property
     def _has_processes(self) -> bool:
@@ -214,12 +221,12 @@ class LocalCluster:
         """Start everything and wait until a job could run. Raises Unavailable naming what is missing, and
         InvalidSettings for variables that the roles would refuse.
         """
-        load({**os.environ, **self.settings.environment})
+        loaded = load({**os.environ, **self.settings.environment})
         if not self._has_port:
             raise Unavailable(f"port {self.port} is taken: is another `peloton up` running? choose one with --port")
         if self.settings.web:
             require_extra("local", "starlette", "the role web of a local cluster")
-        if not self.settings.no_mesos or self.more_masters:
+        if not self._has_no_mesos or self.more_masters:
             require_pymesos("a local cluster with Mesos")
         if self.settings.bridge:
             require_extra("local", "thriftpy2", "the role aurorabridge of a local cluster")
@@ -229,6 +236,9 @@ class LocalCluster:
             raise Unavailable(f"no Temporal server answers at {self.temporal}: start it, or leave out --temporal")
         if self.settings.mesos and "://" not in self.mesos and not await asyncio.to_thread(answers, self.mesos):
             raise Unavailable(f"no Mesos master answers at {self.mesos}: start it, or leave out --mesos")
+        if own := self.settings.own_kubernetes:
+            report = partial(self.report, kubernetes.CLUSTER)
+            await asyncio.to_thread(own.check, own.settings(loaded), report)
         if self._has_processes:
             self._pod_ports = self._taken.pod_ports()
         self._hosts_expected = self._host_count()  # refuse a bad file before anything starts
@@ -262,6 +272,8 @@ class LocalCluster:
         await asyncio.gather(*(part.stop() for name, part in self.parts.items() if not is_role(name)))
         if self.settings.mesos and self.is_temporary and "hostmgr" in self.parts:
             await self._tear_down()
+        if self.settings.own_kubernetes and self.is_temporary and kubernetes.HOST_MANAGER in self.parts:
+            await asyncio.to_thread(self._remove_pods, self.settings.own_kubernetes)
         if self._lock is not None:
             self._lock.close()
         self._taken.close()
@@ -283,6 +295,15 @@ class LocalCluster:
         output, _ = await process.communicate()  # it ends after its own timeout
         for line in output.decode(errors="replace").splitlines():
             self.report("mesos", line)
+
+    def _remove_pods(self, own: OwnKubernetes) -> None:
+        """End the pods in the cluster of the user: their records are removed with the temporary data folder."""
+        try:
+            namespace = load({**os.environ, **self.settings.environment}).kubernetes_namespace
+            removed = own.remove_pods(namespace)
+            self.report(kubernetes.CLUSTER, f"{removed} pods are deleted; with --data they would stay")
+        except (OSError, InvalidArgument) as error:
+            self.report(kubernetes.CLUSTER, f"the pods of cluster {own.cluster} stay: {error}")
 
     def part(self, name: str) -> Part:
         if name not in self.parts:
@@ -339,7 +360,7 @@ class LocalCluster:
         if self.has_own_mesos:
             add("minicluster", [*python, "services.lab.mesos", *self.minicluster_arguments()])
         counts = {"api": self.settings.apis, "worker": self.settings.workers}
-        for role in ROLES[self.settings.no_mesos :]:  # the first one manages hosts of Mesos
+        for role in ROLES[self._has_no_mesos :]:  # the first one manages hosts of Mesos
             for number, name in enumerate(several(role, counts.get(role, 1))):
                 own = {"PELOTON_PORT": str(self.api_ports[number])} if role == "api" else {}
                 add(name, [*python, "cli.main", "serve", role], **own)
@@ -357,6 +378,9 @@ class LocalCluster:
             add(BRIDGE, [*python, "cli.main", "serve", BRIDGE], **own)
         if self.kubernetes is not None:
             self._describe_kubernetes(self.kubernetes, add)
+        if self.settings.own_kubernetes is not None:
+            own = self.settings.own_kubernetes.environment()
+            add(kubernetes.HOST_MANAGER, [*python, "cli.main", "serve", "hostmgr"], **own)
 
     def _report_server(self, part: str, line: str) -> None:
         """Show a line of Temporal's server, unless its file alone should have it."""
@@ -483,6 +507,8 @@ class LocalCluster:
         if self.more_masters and self.settings.hosts_file:
             raise InvalidArgument("a hosts file describes one cluster: leave out the other ones, or the file")
         try:
+            if self.settings.own_kubernetes is not None:
+                return 1
             first = 0 if self.settings.no_mesos else self._count_hosts_of_one()
             nodes = self.kubernetes.node_count if self.kubernetes is not None else 0
             return first + nodes + len(self.more_masters) * self._count_hosts_of_one(emulated=True)

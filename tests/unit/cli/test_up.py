@@ -8,6 +8,7 @@ import pytest
 
 from cli import up
 from services.lab.local.cluster import LocalSettings
+from services.lab.local.own_kubernetes import OwnKubernetes
 from tests.unit.cli.conftest import Run
 
 
@@ -36,6 +37,7 @@ def test_options_are_settings(run: Run, clusters: list[LocalSettings], tmp_path:
     run(f"up --hosts {file}")
     run("up --mesos m:5050 --kubernetes 7")
     run("up --kubernetes --no-mesos")
+    run(f"up --kubeconfig {file} --context kind-kind")
 
     assert clusters == [
         LocalSettings(web=True, bridge=True),
@@ -47,6 +49,7 @@ def test_options_are_settings(run: Run, clusters: list[LocalSettings], tmp_path:
         LocalSettings(web=True, bridge=True, hosts_file=file),
         LocalSettings(web=True, bridge=True, mesos="m:5050", kubernetes=7),
         LocalSettings(web=True, bridge=True, kubernetes=0, no_mesos=True),
+        LocalSettings(web=True, bridge=True, own_kubernetes=OwnKubernetes(file, "kind-kind")),
     ]  # fmt: skip
 
 
@@ -62,6 +65,10 @@ CONFLICTS = {
     "--cluster W/": "W/",
     "--kubernetes --cluster kubernetes": "--kubernetes makes a cluster of the name kubernetes",
     "--no-mesos": "--no-mesos needs --kubernetes",
+    "--context kind-kind": "--context needs --kubeconfig",
+    "--kubeconfig FILE --kubernetes": "--kubeconfig names the only cluster",
+    "--kubeconfig FILE --simulate 3": "--kubeconfig names the only cluster",
+    "--kubeconfig FILE --pass-env A": "--kubeconfig names the only cluster",
     "--no-mesos --kubernetes --cluster west": "--no-mesos needs --kubernetes",
 }
 
