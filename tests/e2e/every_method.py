@@ -80,7 +80,7 @@ def _fill(message: Message, place: Place, depth: int) -> None:
                 setattr(message, field.name, text)
 
 
-def _fill_message(message: Message, field: FieldDescriptor, place: Place, depth: int) -> None:
+def _fill_message(message: Message, field: Any, place: Place, depth: int) -> None:
     assert field.message_type is not None
     text = place.objects().get(field.message_type.name, "")
     is_filter = field.message_type.name.endswith(("Filter", "Query", "QuerySpec"))

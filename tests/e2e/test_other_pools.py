@@ -188,7 +188,8 @@ def ask(channel: grpc.Channel, path: str, request: Message, token: str) -> str:
             if number == MESSAGES_MAX:
                 break
     except grpc.RpcError as error:
-        found += [str(error.details()), *(str(value) for _, value in error.trailing_metadata() or ())]  # type: ignore[attr-defined]
+        call: Any = error
+        found += [str(call.details()), *(str(value) for _, value in call.trailing_metadata() or ())]
     return "\n".join(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,9 +172,9 @@ def test_a_stateful_set_has_its_claims(world: ExternalWorld) -> None:
             "resources": {"requests": {"storage": "1Gi"}},
         },
     }
-    spec = a_spec()
-    spec["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    job_id = a_workload(world, "StatefulSet", 2, spec, serviceName="none", volumeClaimTemplates=[claim])
+    mounting: Any = a_spec()
+    mounting["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    job_id = a_workload(world, "StatefulSet", 2, mounting, serviceName="none", volumeClaimTemplates=[claim])
     world.until(lambda: world.states(job_id) == [R] * 2, "both to run")
     assert {*NODES[:2]} == {pod["spec"]["nodeName"] for pod in world.pods()}
 
@@ -214,7 +215,7 @@ def test_a_job_is_put_back_without_a_failure(hasty_world: ExternalWorld) -> None
     world = hasty_world
     a_workload(world, "Job", 2, a_spec(affinity=NOWHERE))
     path = f"/apis/batch/v1/namespaces/{world.namespace}/jobs/job"
-    first = world.until(lambda: len(found := world.pods()) == 2 and found, "the first pods")
+    first = world.until(lambda: found if len(found := world.pods()) == 2 else None, "the first pods")
     old = {pod["metadata"]["uid"] for pod in first}
     world.until(lambda: len(found := world.pods()) == 2 and not old & {p["metadata"]["uid"] for p in found}, "others")
     job = world.client.ask("GET", path).json()

@@ -220,8 +220,9 @@ def test_a_request_that_does_not_come_frees_its_thread() -> None:
         yield b""
 
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        held: Any = channel.stream_unary(ONE).future(wait())
-        assert b"0" == channel.unary_unary(ONE)(b"", timeout=20)
+        calls: Any = channel
+        held = calls.stream_unary(ONE).future(wait())
+        assert b"0" == calls.unary_unary(ONE)(b"", timeout=20)
         assert grpc.StatusCode.CANCELLED == held.code()
         never.set()
     server.stop(None)

@@ -305,9 +305,8 @@ async def test_an_end_that_did_not_arrive_is_read() -> None:
 @in_virtual_time
 async def test_the_wake_of_an_ended_job_without_a_workflow_is_deleted() -> None:
     """The sweep finds the wake of a job whose workflow has closed, and it is deleted after the signal."""
-    ended = JobRecord(
-        JobId("ended"), "train", JobType.BATCH, "team", RespoolId("pool"), 1, SlaSpec(), *[JobState.SUCCEEDED] * 2
-    )
+    over = JobState.SUCCEEDED
+    ended = JobRecord(JobId("ended"), "train", JobType.BATCH, "team", RespoolId("pool"), 1, SlaSpec(), over, over)
     jobs = Ending(ended, is_gone=True)
     jobs.jobs_swept([JobId("ended")])
     await asyncio.sleep(5.0)

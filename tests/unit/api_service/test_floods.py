@@ -95,10 +95,10 @@ async def test_a_connection_without_a_handshake_ends(cluster: Cluster, monkeypat
 async def test_a_request_that_does_not_come_ends_the_call(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """A caller without credentials has seconds to send its request, and learns of the bound."""
     monkeypatch.setattr(shares, "ANONYMOUS_REQUEST_S", 0.2)
-    call = cluster.channel.stream_unary(f"{HEALTH}/Check")()
+    check: Any = cluster.channel.stream_unary(f"{HEALTH}/Check")
+    call = check()
     assert ("CANCELLED", "the request has not come within 0.2 s") == await code_of(call)
-    with_end = cluster.channel.stream_unary(f"{HEALTH}/Check")(iter(()))
-    assert ("INVALID_ARGUMENT", "the call has ended without a request") == await code_of(with_end)
+    assert ("INVALID_ARGUMENT", "the call has ended without a request") == await code_of(check(iter(())))
 
 
 async def test_the_oldest_stream_without_credentials_gives_way(cluster: Cluster) -> None:  # noqa: F811

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import grpc.aio
 import pytest
@@ -24,7 +24,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2, stateless_s
 from peloton.model.ids import JobId, new_job_id
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.update import UpdateAct
-from services.access.access import Access
+from services.access.access import Access, Authenticators
 from services.api.quotas import Quotas
 from services.api.server import start
 from services.storage.storage import Storage
@@ -43,8 +43,11 @@ def of(name: str) -> Metadata:
     return (("user", name),)
 
 
-class NamedCallers:
+class NamedCallers(Access):
     """Takes the name of the user from a header. All may do everything."""
+
+    def __init__(self) -> None:
+        super().__init__(Authenticators())
 
     async def identify(self, context: Any) -> Caller:
         names = [str(value) for key, value in context.invocation_metadata() if key == "user"]
@@ -90,7 +93,7 @@ async def cluster(storage: Storage, config: Config) -> AsyncIterator[Cluster]:
         lambda _: None,
         "127.0.0.1:0",
         OneSandbox(),
-        access=cast(Access, NamedCallers()),
+        access=NamedCallers(),
         quotas=Quotas(active_pods=QUOTA),
     )
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
