@@ -28,11 +28,12 @@ from peloton.model.schedule import (
     Times,
 )
 from peloton.model.text import control_character_fault, quote
+from peloton.ports import PERSON
 from services.access.caller import CALLER, name_creator
 from services.access.visible import is_in, readable_paths
 from services.api.calls import Calls, check_wanted
 from services.api.new_jobs import NewJobs
-from services.api.servicer import write
+from services.api.servicer import by_caller, write
 from services.storage.pools import Pools
 
 LIST_DEFAULT, LIST_MAX = 100, 1_000
@@ -131,12 +132,12 @@ class ScheduleService:
 
     @write
     async def PauseSchedule(self, request: pb.PauseScheduleRequest, context: Any) -> pb.PauseScheduleResponse:
-        await self._schedules.pause(_name(request.name), _note(request.note))
+        await self._schedules.pause(_name(request.name), _note(request.note) or _note_of_caller("paused"))
         return pb.PauseScheduleResponse()
 
     @write
     async def ResumeSchedule(self, request: pb.ResumeScheduleRequest, context: Any) -> pb.ResumeScheduleResponse:
-        await self._schedules.resume(_name(request.name), _note(request.note))
+        await self._schedules.resume(_name(request.name), _note(request.note) or _note_of_caller("resumed"))
         return pb.ResumeScheduleResponse()
 
     @write
@@ -184,6 +185,11 @@ def _note(note: str) -> str:
     if fault := note_fault(note) or control_character_fault("note", note):
         raise InvalidArgument(fault)
     return note
+
+
+def _note_of_caller(done: str) -> str:
+    """Return a note with the name of the caller; empty if it is not known."""
+    return by_caller(done) if PERSON.get() else ""
 
 
 def _times(wire: pb.Times) -> Times:
