@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -96,16 +97,38 @@ class QuotaGate(AroundCalls):
         return within(handler, admit, handler.request_deserializer)
 
 
+class _Additions:
+    """Additions of one user: they are decided one after the other, and stored at the same time.
+
+    A count serves all additions that arrived before it began: for those it is as new as one of their own.
+    """
+
+    def __init__(self) -> None:
+        self.deciding, self.all_stored = asyncio.Lock(), asyncio.Event()
+        self.all_stored.set()
+        self.not_stored = 0  # admitted pods that are possibly not stored yet
+        self.arrived = self.served = 0  # number of the last addition, and of the last that the count serves
+        self.active = 0  # at the last count, and admitted since
+        self.is_exact = False  # no pod is possibly counted twice
+
+    def change(self, pods: int) -> None:
+        self.not_stored += pods
+        (self.all_stored.clear if self.not_stored else self.all_stored.set)()
+
+    async def count(self, count: Callable[[], Awaitable[int]]) -> None:
+        self.served, before = self.arrived, self.not_stored
+        self.active, self.is_exact = await count() + before, not before
+
+
 class PodQuota:
     """Limit of the active pods of each user; 0: there is no limit, and nothing is counted.
 
-    Additions of one user follow each other within a process, so that the count before each includes those before it.
     Jobs without a known creator have no quota. For one event loop.
     """
 
     def __init__(self, most: int, search: Search, jobs: Jobs, calls: Calls) -> None:
         self._most, self._search, self._jobs, self._calls = most, search, jobs, calls
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._users: WeakValueDictionary[str, _Additions] = WeakValueDictionary()
 
     @asynccontextmanager
     async def creating(self, job: JobRecord) -> AsyncIterator[None]:
@@ -128,12 +151,30 @@ class PodQuota:
         if not self._most or not user or added <= 0:
             yield
             return
-        async with self._locks.setdefault(user, asyncio.Lock()):
-            active = await self._calls.run(self._search.pods_of_creator, user)
-            refusal = pods_refusal(user, active, added, self._most)
+        of = self._users.setdefault(user, _Additions())
+        of.arrived = number = of.arrived + 1
+        async with of.deciding:
+            refusal = await self._decide(user, of, number, added)
             # A repeated creation is counted itself, and finds its job.
             if refusal and (job_id is None or await self._calls.run(self._jobs.get, job_id) is None):
                 raise ResourceExhausted(refusal).because(
                     Reason.QUOTA_REACHED, user=user, quota=ACTIVE_PODS, limit=self._most
                 )
+            of.active, of.is_exact = of.active + added, False
+            of.change(added)
+        try:
             yield
+        finally:
+            of.change(-added)
+
+    async def _decide(self, user: str, of: _Additions, number: int, added: int) -> str:
+        """Return why the addition of this number is refused, or ""."""
+        count = partial(self._calls.run, self._search.pods_of_creator, user)
+        if of.served < number:
+            await of.count(count)
+        refusal = pods_refusal(user, of.active, added, self._most)
+        if refusal and not of.is_exact:
+            await of.all_stored.wait()
+            await of.count(count)
+            refusal = pods_refusal(user, of.active, added, self._most)
+        return refusal
