@@ -33,6 +33,8 @@ from services.web.api import Api
 from services.web.bodies import Bodies, BodyMemory, check_headers, timeout_of
 from services.web.faults import Refusal, refusal_of, too_busy
 from services.web.proto_json import read_message, written
+from services.web.viewer import Viewer, viewer_of
+from services.web.viewer_checks import Shares
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -41,8 +43,8 @@ JSON = "application/json"
 LINES = "application/x-ndjson"
 CALLS_MAX = 200
 """Maximum number of unary calls in progress."""
-STREAMS_MAX = 100
-"""Maximum number of streaming calls in progress."""
+STREAMS_MAX, STREAMS_OF_A_VIEWER_MAX = 100, 25
+"""Maximum number of streaming calls in progress, of all viewers and of each."""
 ANSWER_BYTES_MAX = 16 * 2**20
 """Maximum size of an answer of the api, and of each message of a stream."""
 TIMEOUT_S = 20.0
@@ -89,6 +91,7 @@ class Gateway:
         self._threads = asyncio.Semaphore(THREADS_MAX)
         self._calls = 0
         self._streams: set[Any] = set()
+        self._shares = Shares("streams", STREAMS_OF_A_VIEWER_MAX)
 
     def routes(self) -> Sequence[Route]:
         return [openapi.route(), Route("/api/{service}/{method}", self.answer, methods=["POST"])]
@@ -124,7 +127,7 @@ class Gateway:
             message = await self._convert(read_message, method.request, await memory.body(request))
             content = message.SerializeToString()
             if method.gives_stream:
-                return _Running(partial(self._follow, method, content, timeout_s))
+                return _Running(partial(self._follow, method, viewer_of(request), content, timeout_s))
             call: Any = self._api.channel.unary_unary(f"/{method.path}")
             raw = await call(content, timeout=timeout_s)
         return Response(await self._convert(_json_of, method.answer, raw), media_type=JSON)
@@ -147,22 +150,23 @@ class Gateway:
     # -- streams
 
     @asynccontextmanager
-    async def _open_stream(self, start: Callable[[], Any]) -> AsyncIterator[Any]:
+    async def _open_stream(self, viewer: Viewer, start: Callable[[], Any]) -> AsyncIterator[Any]:
         """Start a streaming call that is cancelled on exit."""
         if len(self._streams) >= STREAMS_MAX:
             raise too_busy(f"{STREAMS_MAX} streams are open", 10)
-        call = start()
-        self._streams.add(call)
-        try:
-            yield call
-        finally:
-            self._streams.discard(call)
-            call.cancel()
+        with self._shares.take(viewer):
+            call = start()
+            self._streams.add(call)
+            try:
+                yield call
+            finally:
+                self._streams.discard(call)
+                call.cancel()
 
     async def _send_lines(self, method: Method, request: Request, memory: BodyMemory, timeout_s: float | None) -> bytes:
         """Send a stream of messages and return the answer, which may arrive before all of them are sent."""
         multi: Any = self._api.channel.stream_unary(f"/{method.path}")
-        async with self._open_stream(partial(multi, timeout=timeout_s)) as call:
+        async with self._open_stream(viewer_of(request), partial(multi, timeout=timeout_s)) as call:
             await call.wait_for_connection()
             async for line in memory.lines(request):
                 message = await self._convert(read_message, method.request, line)
@@ -173,14 +177,21 @@ class Gateway:
             return answer
 
     async def _follow(
-        self, method: Method, content: bytes, timeout_s: float | None, scope: Scope, receive: Receive, send: Send
+        self,
+        method: Method,
+        viewer: Viewer,
+        content: bytes,
+        timeout_s: float | None,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
         """Send the messages of a stream line by line, until it ends or the client disconnects."""
         has_begun = False
         gone = asyncio.create_task(_until_gone(receive))
         try:
             multi: Any = self._api.channel.unary_stream(f"/{method.path}")
-            async with self._open_stream(partial(multi, content, timeout=timeout_s)) as call:
+            async with self._open_stream(viewer, partial(multi, content, timeout=timeout_s)) as call:
                 gone.add_done_callback(lambda _: call.cancel())
                 first = asyncio.create_task(self._next_line(method, call))
                 await asyncio.wait({first}, timeout=HEAD_AFTER_S)

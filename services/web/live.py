@@ -10,7 +10,8 @@ import asyncio
 import contextvars
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +24,14 @@ from services.access.forwarded import FORWARDED, Headers
 from services.web.api import Api
 from services.web.faults import refusal_of
 from services.web.viewer import EVERYBODY, Viewer
+from services.web.viewer_checks import Shares
 
 log = logging.getLogger(__name__)
 
 VIEWERS_MAX = 1_000
 """Maximum number of open pages; more are rejected."""
+PAGES_OF_A_VIEWER_MAX = 25
+"""Maximum number of open pages of one viewer."""
 TOPICS_MAX = 2_000
 """Maximum number of topics polled, of all viewers."""
 TOPICS_OF_A_VIEWER_MAX = 20
@@ -87,6 +91,7 @@ class Hub:
         self._topics = topics
         self._running: dict[_Key, _Running] = {}
         self._viewers: list[_Viewer] = []
+        self._shares = Shares("pages", PAGES_OF_A_VIEWER_MAX)
         self._is_closed = False
 
     async def close(self) -> None:
@@ -99,7 +104,8 @@ class Hub:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def check(self, names: Sequence[str], who: Viewer = EVERYBODY) -> None:
-        """Raise InvalidArgument for an unknown topic, Unavailable when there are too many viewers."""
+        """Raise InvalidArgument for an unknown topic, Unavailable when there are too many viewers, ResourceExhausted
+        when one has too many pages."""
         if not 0 < len(names) <= TOPICS_OF_A_VIEWER_MAX:
             raise InvalidArgument(f"{len(names)} topics: want 1 to {TOPICS_OF_A_VIEWER_MAX}")
         for name in names:
@@ -109,6 +115,7 @@ class Hub:
                 raise InvalidArgument(f"no topic {quote(kind)}: there are {', '.join(sorted(self._topics))}")
             if bool(colon and argument) != topic.takes_argument:
                 raise InvalidArgument(f"topic {quote(name)}: want {kind}{':...' if topic.takes_argument else ''}")
+        self._shares.check(who)
         if len(self._viewers) >= VIEWERS_MAX:
             raise Unavailable(f"{VIEWERS_MAX} pages are open, as many as there may be: close one, or try again later")
         if len(self._running.keys() | {(who.headers, name) for name in names}) > TOPICS_MAX:
@@ -119,6 +126,12 @@ class Hub:
 
         Topics are read with the credentials of the viewer, and shared by pages with the same credentials only.
         """
+        with self._shares.take(who):
+            async with aclosing(self._stream(names, who)) as frames:
+                async for frame in frames:
+                    yield frame
+
+    async def _stream(self, names: Sequence[str], who: Viewer) -> AsyncGenerator[bytes, None]:
         viewer = _Viewer(who)
         self._viewers.append(viewer)
         joined = {name: self._join(name, viewer) for name in dict.fromkeys(names)}

@@ -7,6 +7,7 @@ searches the whole file, and ``.../download`` sends it. Each takes ``file`` and 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
@@ -21,8 +22,10 @@ from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from services.web.faults import Refusal, answer_refusal, refusal_of, too_busy
 from services.web.log_files import AGENT_FAULTS, CHUNK_BYTES, LogFile, LogFiles
 from services.web.logs import file_of
+from services.web.viewer import Viewer, viewer_of
+from services.web.viewer_checks import RECHECK_S, Shares
 
-READERS_MAX = 20
+READERS_MAX, READERS_OF_A_VIEWER_MAX = 20, 5
 """Maximum number of files searched or downloaded at a time; more are rejected."""
 BEFORE_BYTES = 16 * 1024
 """Number of bytes read before the byte that a part surrounds."""
@@ -63,6 +66,7 @@ class LogParts:
     def __init__(self, files: LogFiles) -> None:
         self._files = files
         self._readers = 0
+        self._shares = Shares("searches and downloads of logs", READERS_OF_A_VIEWER_MAX)
 
     def routes(self) -> list[Route]:
         address = "/logs/{job_id}/{instance:int}"
@@ -96,11 +100,13 @@ class LogParts:
         file, text = file_of(request), request.query_params.get("text", "")
         if not 0 < len(text) <= TEXT_MAX:
             raise InvalidArgument(f"text of {len(text)} characters: want 1 to {TEXT_MAX}")
+        self._shares.check(viewer_of(request))
         self._take_turn()
         try:
             await self._files.require(file)
-            async with aclosing(self._files.stream(file)) as pieces:
-                found = await search(pieces, text.encode())
+            with self._shares.take(viewer_of(request)):
+                async with aclosing(self._files.stream(file)) as pieces:
+                    found = await search(pieces, text.encode())
         finally:
             self._readers -= 1
         return _json(asdict(found))
@@ -108,16 +114,26 @@ class LogParts:
     async def _download(self, request: Request) -> Response:
         file = file_of(request)
         await self._files.require(file)
+        self._shares.check(viewer_of(request))
         self._take_turn()
         name = UNSAFE.sub("-", f"{file.run or file.job_id}-{file.name}.txt")
         headers = {**NO_STORE, "content-disposition": f'attachment; filename="{name}"'}
-        return StreamingResponse(self._whole(file), media_type="application/octet-stream", headers=headers)
+        return StreamingResponse(
+            self._whole(viewer_of(request), file), media_type="application/octet-stream", headers=headers
+        )
 
-    async def _whole(self, file: LogFile) -> AsyncIterator[bytes]:
+    async def _whole(self, viewer: Viewer, file: LogFile) -> AsyncIterator[bytes]:
         try:
-            async with aclosing(self._files.stream(file)) as pieces:
-                async for piece in pieces:
-                    yield piece
+            with self._shares.take(viewer):
+                async with aclosing(self._files.stream(file)) as pieces:
+                    checked_s = time.monotonic()
+                    async for piece in pieces:
+                        if (
+                            time.monotonic() - checked_s > RECHECK_S
+                        ):  # agents know no viewers: the api may refuse it now
+                            checked_s = time.monotonic()
+                            await self._files.has_ended(file)
+                        yield piece
         finally:
             self._readers -= 1
 

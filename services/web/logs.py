@@ -20,9 +20,13 @@ from peloton.model.ids import parse_job_id
 from peloton.model.text import quote
 from services.web.faults import answer_refusal, refusal_of
 from services.web.log_files import AGENT_FAULTS, CHUNK_BYTES, FILE_NAME, LogFile, LogFiles
+from services.web.viewer import Viewer, viewer_of
+from services.web.viewer_checks import Shares
 
 VIEWERS_MAX = 100
 """Maximum number of files followed at a time; more are rejected."""
+LOGS_OF_A_VIEWER_MAX = 20
+"""Maximum number of files that one viewer follows at a time."""
 TAIL_BYTES = 64 * 1024
 """Number of existing bytes sent at the begin."""
 POLL_S = 1.0
@@ -34,24 +38,27 @@ class Logs:
     def __init__(self, files: LogFiles) -> None:
         self._files = files
         self._viewers = 0
+        self._shares = Shares("logs", LOGS_OF_A_VIEWER_MAX)
 
     async def answer(self, request: Request) -> Response:
         try:
             file = file_of(request)
+            self._shares.check(viewer_of(request))
             if self._viewers >= VIEWERS_MAX:
                 raise Unavailable(f"{VIEWERS_MAX} logs are followed, as many as may be: close one, or try again later")
         except PelotonError as error:
             return answer_refusal(error)
         seen = request.headers.get("last-event-id", "")
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        frames = self._frames(file, int(seen) if seen.isascii() and seen.isdigit() else None)
+        frames = self._frames(viewer_of(request), file, int(seen) if seen.isascii() and seen.isdigit() else None)
         return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
 
-    async def _frames(self, file: LogFile, offset: int | None) -> AsyncIterator[bytes]:
+    async def _frames(self, viewer: Viewer, file: LogFile, offset: int | None) -> AsyncIterator[bytes]:
         self._viewers += 1
         try:
-            async for frame in self._follow(file, offset):
-                yield frame
+            with self._shares.take(viewer):
+                async for frame in self._follow(file, offset):
+                    yield frame
         except (grpc.aio.AioRpcError, PelotonError) as error:
             yield _frame("problem", refusal_of(error).content())
         except AGENT_FAULTS as error:

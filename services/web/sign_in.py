@@ -31,6 +31,7 @@ from services.web.faults import Refusal, refusal_of
 from services.web.oidc import OidcClient
 from services.web.sessions import COOKIE_CHARS_MAX, Sessions
 from services.web.viewer import EVERYBODY, Viewer, set_viewer, viewer_of
+from services.web.viewer_checks import ViewerChecks
 
 SESSION, FLOW = "peloton_session", "peloton_sign_in"
 """Cookies."""
@@ -200,6 +201,7 @@ class Viewers:
 
     def __init__(self, app: ASGIApp, sign_in: SignIn, api: Api) -> None:
         self._app, self._sign_in, self._api = app, sign_in, api
+        self._checks = ViewerChecks(api, sign_in.has_ended)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
@@ -208,10 +210,17 @@ class Viewers:
             try:
                 viewer = self._sign_in.find_viewer(request)
                 set_viewer(request, viewer)
-                if not viewer.is_signed_in and self._api.proves_role and scope["path"].startswith(DATA):
+                is_for_data = scope["path"].startswith(DATA)
+                if is_for_data and viewer.is_signed_in:
+                    viewer = await self._checks.verify(viewer)
+                    set_viewer(request, viewer)
+                elif is_for_data and self._api.proves_role:
                     await self._sign_in.check_open()
             except (Refusal, PelotonError) as error:
                 await refusal_of(error).response()(scope, receive, send)
+                return
+            if is_for_data and viewer.is_signed_in and scope["type"] == "http":
+                await self._checks.serve(self._app, viewer, scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

@@ -27,9 +27,12 @@ from services.web.api import TIMEOUT_S, Api
 from services.web.commands import Asked, Command, find_command
 from services.web.faults import Refusal, refusal_of
 from services.web.viewer import Viewer, viewer_of
+from services.web.viewer_checks import Shares
 
 SESSIONS_MAX = 20
 """Maximum number of open terminals; more are rejected."""
+SESSIONS_OF_A_VIEWER_MAX = 5
+"""Maximum number of open terminals of one viewer."""
 IDLE_S = 30 * 60.0
 """Time without input after which a terminal is closed, in seconds."""
 INPUT_WINDOW_BYTES = 64 * 1024
@@ -49,6 +52,7 @@ class Terminals:
     def __init__(self, api: Api, agents: MesosAccess, has_ended: Callable[[Viewer], bool] = Viewer.has_expired) -> None:
         self._api, self._agents, self._has_ended = api, agents, has_ended
         self._count = 0
+        self._shares = Shares("terminals", SESSIONS_OF_A_VIEWER_MAX)
 
     async def serve(self, socket: WebSocket) -> None:
         await socket.accept()
@@ -65,6 +69,10 @@ class Terminals:
             raise ResourceExhausted(
                 f"{SESSIONS_MAX} terminals are open, as many as may be: close one, or try again later"
             )
+        with self._shares.take(viewer_of(socket)):
+            await self._serve_command(socket, asked)
+
+    async def _serve_command(self, socket: WebSocket, asked: Asked) -> None:
         self._count += 1
         try:
             command = await find_command(self._api, self._agents, asked)

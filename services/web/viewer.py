@@ -13,13 +13,15 @@ from services.access.forwarded import FORWARDED, Headers
 @dataclass(frozen=True)
 class Viewer:
     """A viewer. ``headers`` are the credentials of its calls, ``session`` is the id of its session, which ends at
-    ``expires_s`` (Unix); "" and 0 without one.
+    ``expires_s`` (Unix); "" and 0 without one. ``identity`` is what the api knows it by; empty: the
+    api asks for no credentials.
     """
 
     name: str
     headers: Headers = ()
     session: str = ""
     expires_s: float = 0.0
+    identity: str = ""
 
     @property
     def is_signed_in(self) -> bool:

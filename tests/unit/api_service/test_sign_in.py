@@ -10,6 +10,7 @@ import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,8 +21,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from peloton.access.caller import CallerKind
 from peloton.access.tokens import RANDOM_BYTES, make_token
-from peloton.errors import PelotonError
+from peloton.api.v0.access import access_pb2
+from peloton.errors import PelotonError, ResourceExhausted
 from peloton.issuer import Flow
+from services.access import files
 from services.access.access import Access, Authenticators
 from services.access.bindings import BindingsFile
 from services.access.compose import find_certified
@@ -37,15 +40,17 @@ from services.aurorabridge.methods import METHODS
 from services.storage.audit.audit_log import AuditFilter
 from services.storage.storage import Storage
 from services.tls.transport import PLAINTEXT
-from services.web import live
+from services.web import live, viewer_checks
 from services.web.app import WebSettings, create_app
 from services.web.live import Hub, Topic
+from services.web.log_files import LogFile, LogFiles
 from services.web.oidc import OidcClient
 from services.web.sessions import Sessions
 from services.web.sign_in import SESSION, SignInSettings
 from services.web.viewer import Viewer
+from services.web.viewer_checks import Shares, ViewerChecks
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
-from tests.unit.api_service.story import LEAF
+from tests.unit.api_service.story import LEAF, UNKNOWN
 
 BINDINGS = """
 [[binding]]
@@ -91,7 +96,7 @@ class Pages:
     """The pages of an api that asks for credentials, and which role web may call as a process of Peloton."""
 
     def __init__(self, storage: Storage, app: Any, tokens: dict[str, str]) -> None:
-        self.storage, self.tokens = storage, tokens
+        self.storage, self.tokens, self.hub = storage, tokens, app.state.hub
         self.bridge: httpx2.AsyncClient
         self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1")
 
@@ -258,6 +263,79 @@ async def test_clients_of_aurora_bring_credentials(pages: Pages) -> None:
         codes.append(answer.status_code)
     assert [401, 401] == codes[:2]
     assert 401 != codes[2]
+
+
+async def test_credentials_are_verified_before_they_take_a_place(pages: Pages) -> None:
+    """Invalid ones are refused where data is pushed, too, so that they fill neither places nor topics."""
+    paths = ("/live?topic=overview", f"/logs/{UNKNOWN.value}/0", "/api/peloton.api.job.JobManager/Query")
+    for number, path in enumerate(paths):
+        headers = {"authorization": f"Bearer ptk_{number}_no", **ORIGIN}
+        method = pages.client.post if path.startswith("/api/") else pages.client.get
+        assert 401 == (await method(path, headers=headers)).status_code
+    assert {} == pages.hub._running
+
+
+async def test_the_api_is_asked_once_for_a_while(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verified credentials are remembered, within a bound."""
+    monkeypatch.setattr(viewer_checks, "VERIFIED_MAX", 2)
+    asked: list[int] = []
+
+    class Access:
+        async def WhoAmI(self, _: Any, timeout: float) -> Any:
+            asked.append(1)
+            return access_pb2.WhoAmIResponse(name="ada", kind="user", is_enforced=True)
+
+    checks = ViewerChecks(SimpleNamespace(access=Access()), lambda viewer: False)  # type: ignore[arg-type]
+    for name in ("a", "a", "b", "c", "c", "a"):
+        assert "user ada" == (await checks.verify(Viewer("", (("authorization", name),)))).identity
+    assert 4 == len(asked)
+
+
+def test_a_viewer_has_a_share_of_the_places() -> None:
+    """A viewer that has as many as one may have is refused, and others are not."""
+    shares = Shares("pages", 2)
+    ann, bob = (Viewer("", (("authorization", name),), identity=f"user {name}") for name in ("ann", "bob"))
+    refusal = pytest.raises(ResourceExhausted, match="user ann has 2 pages open")
+    with shares.take(ann), shares.take(ann), shares.take(bob), refusal:
+        shares.check(ann)
+    shares.check(ann)
+
+
+@pytest.mark.parametrize("how", ["signed out", "revoked", "expired"])
+async def test_streams_of_a_viewer_end(pages: Pages, monkeypatch: pytest.MonkeyPatch, how: str, tmp_path: Path) -> None:
+    """Live data, a log and a stream of the gateway end when the viewer signs out, the token is revoked, or the session
+    expires."""
+    monkeypatch.setattr(viewer_checks, "RECHECK_S", 0.05)
+    monkeypatch.setattr(files, "CHECK_S", 0.0)
+
+    async def has_not_ended(self: LogFiles, file: LogFile) -> bool:
+        return False
+
+    async def locate_nothing(self: LogFiles, file: LogFile) -> str:
+        return "there is no stdout yet"
+
+    monkeypatch.setattr(LogFiles, "has_ended", has_not_ended)
+    monkeypatch.setattr(LogFiles, "locate", locate_nothing)
+    await pages.sign_in("rita")
+    watch = "/api/peloton.api.v1alpha.watch.svc.WatchService/Watch"
+    running = [
+        asyncio.create_task(call)
+        for call in (
+            pages.client.get("/live?topic=overview"),
+            pages.client.get(f"/logs/{UNKNOWN.value}/0"),
+            pages.client.post(watch, json={"podFilter": {}}, headers=ORIGIN),
+        )
+    ]
+    done, _ = await asyncio.wait(running, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+    assert set() == done
+    if how == "signed out":
+        await pages.client.post("/sign-out", headers=ORIGIN)
+    elif how == "revoked":
+        (tmp_path / "tokens").write_text("")
+    else:
+        monkeypatch.setattr(Viewer, "has_expired", lambda viewer: True)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 async def test_a_topic_is_shared_by_pages_with_the_same_credentials_only() -> None:
