@@ -1,4 +1,4 @@
-"""Secrets of jobs: files mounted into all containers of a job."""
+"""Secrets of jobs: files mounted into all containers of a job, and values of environment variables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ SECRETS_MAX = 20
 """Maximum secrets of one job."""
 SECRETS_BYTES_MAX = 64 * 1024
 """Maximum bytes of all secrets of one job: they are sent with each launch."""
+PREFIX = "env/"
+"""Beginning of the paths of secrets that are values of variables; the rest is the name of the variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,10 @@ class Secret:
     path: str
     data: bytes = field(default=b"", repr=False)
     revision: int = 0
+
+    @property
+    def is_file(self) -> bool:
+        return not self.path.startswith(PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from peloton.api.config_bounds import (
 )
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, all_parts, has_several, main_name, ports
+from peloton.api.secret_variables import commands_of, has_value, refers_to_job
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -49,6 +50,16 @@ def port_name_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
 def dynamic_port_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
     if any(port.value == 0 and not port.envName for port in ports):
         yield "Env name is missing for dynamic port"
+
+
+def has_secret_value(pod: task_pb2.TaskConfig) -> bool:
+    """Return whether an environment variable contains secret data."""
+    return any(has_value(one) for command in commands_of(pod) for one in command.environment.variables)
+
+
+def has_job_reference(pod: task_pb2.TaskConfig) -> bool:
+    """Return whether an environment variable refers to a secret of the job."""
+    return any(refers_to_job(one) for command in commands_of(pod) for one in command.environment.variables)
 
 
 def has_secret_volume(pod: task_pb2.TaskConfig) -> bool:

@@ -31,6 +31,8 @@ from services.api.task_rules import (
     carries_checked_port,
     dynamic_port_fault,
     find_port_faults,
+    has_job_reference,
+    has_secret_value,
     has_secret_volume,
     label_faults,
     port_name_fault,
@@ -60,6 +62,7 @@ NO_COMMAND = "missing command info for instance {}"
 CONTROLLER_TEXT = "only task 0 can be controller task"
 NO_VOLUME = "adding secret volumes directly in config is not allowed"
 OWN_VOLUME = "volume is given for one instance: all instances of a service have volumes of one size at one path"
+NO_VALUE = "secret values of environment variables belong into the default configuration of one job, by itself"
 NO_REFERENCE = "adding secrets directly in config is not allowed: they belong into the request, for all instances"
 GANG_PREEMPTION = (
     "can't override the preemption policy of a task which is going to be a part of a gang "
@@ -95,6 +98,8 @@ def secret_fault(config: job_pb2.JobConfig, is_new: bool) -> str:
     secrets."""
     if has_secret_volume(config.defaultConfig):
         return NO_VOLUME
+    if has_secret_value(config.defaultConfig):
+        return NO_VALUE
     if is_new and config.defaultConfig.secrets:
         return NO_REFERENCE
     return next((fault for pod in config.instanceConfig.values() if (fault := secret_pod_fault(pod))), "")
@@ -104,6 +109,8 @@ def secret_pod_fault(pod: task_pb2.TaskConfig) -> str:
     """Return the reason to reject the secrets of one instance, or ""; secrets belong to the whole job."""
     if has_secret_volume(pod):
         return NO_VOLUME
+    if has_secret_value(pod) or has_job_reference(pod):
+        return NO_VALUE
     return NO_REFERENCE if pod.secrets else ""
 
 

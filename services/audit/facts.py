@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from peloton.access.audit import OK, REASON_CHARS_MAX, clean
 from peloton.access.rules import Find, MethodRule
+from peloton.api.secret_variables import clear_values, commands_of, has_value
 from peloton.errors import PelotonError
 from services.access.methods import answer_class, names_in, request_class
 
@@ -57,12 +58,31 @@ def digest_of(request: Any) -> str:
     """Return the SHA-256 of a request without its secrets."""
     if isinstance(request, bytes):
         return sha256(request).hexdigest()
-    if SECRETS in request.DESCRIPTOR.fields_by_name and len(getattr(request, SECRETS)):
+    has_files = SECRETS in request.DESCRIPTOR.fields_by_name and len(getattr(request, SECRETS))
+    if has_files or any(map(has_value, _variables(request))):
         public = type(request)()
         public.CopyFrom(request)
-        public.ClearField(SECRETS)
+        if has_files:
+            public.ClearField(SECRETS)
+        if (pod := _default_pod(public)) is not None:
+            clear_values(pod)
         request = public
     return sha256(request.SerializeToString(deterministic=True)).hexdigest()
+
+
+def _default_pod(request: Any) -> Any:
+    """Return the configuration of all instances in a request, the only one that may have secrets; None without one."""
+    for config, pod in (("config", "defaultConfig"), ("jobConfig", "defaultConfig"), ("spec", "default_spec")):
+        field = request.DESCRIPTOR.fields_by_name.get(config)
+        if field is not None and field.message_type is not None and pod in field.message_type.fields_by_name:
+            return getattr(getattr(request, config), pod)
+    return None
+
+
+def _variables(request: Any) -> Iterator[Any]:
+    if (pod := _default_pod(request)) is not None:
+        for command in commands_of(pod):
+            yield from command.environment.variables
 
 
 def result_of(path: str, answer: Any) -> tuple[str, str, str]:

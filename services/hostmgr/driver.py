@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from peloton.api.convert import collect_labels, volume_spec
 from peloton.api.pod_parts import pod_resources
 from peloton.api.pod_parts import ports as pod_ports
+from peloton.api.secret_variables import variables_in
 from peloton.api.v0.task import task_pb2
 from peloton.hosts.announced import NOTHING as NOTHING
 from peloton.hosts.announced import Claim as Claim
@@ -196,11 +197,13 @@ class PodTemplate:
     def __init__(
         self, job: JobRecord, pool_path: str, config: task_pb2.TaskConfig, secrets: Sequence[Secret] = ()
     ) -> None:
-        """``secrets`` include their data; they are mounted as files in all containers."""
+        """``secrets`` include their data; they are files in all containers, or values of variables."""
         self.job = job
         self.pool_path = pool_path
         self.config = config
         self.secrets = tuple(secrets)
+        self.secret_files = tuple(one for one in self.secrets if one.is_file)
+        self.secret_variables = variables_in(self.secrets)
         self.resources = pod_resources(config)
         self.revocable = config.revocable or job.sla.revocable
         self.labels: tuple[Label, ...] = tuple((label.key, label.value) for label in config.labels)

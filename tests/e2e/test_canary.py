@@ -136,6 +136,7 @@ def test_no_path_leaks_a_secret(cluster: Cluster, canaries: Canaries, place: str
     job = cluster.submit(pool, secrets=[v0_secret(first)], instanceCount=1, defaultConfig=reads(first, place))
     assert "SUCCEEDED" == cluster.finish(job)
     rotate_a_batch_job(cluster, pool, place, v0_secret(first), v0_secret(grown), seen)
+    by_variable = submit_variable(cluster, pool, canaries.one(), place)
     seen += send_refused(cluster, pool, canaries)
     seen += by_command_line(cluster, pool, canaries, place, tmp_path)
     word = canaries.one()
@@ -148,7 +149,7 @@ def test_no_path_leaks_a_secret(cluster: Cluster, canaries: Canaries, place: str
     cluster.kill("hostmgr" if place == "local" else "hostmgr-kubernetes")
     cluster.wait(lambda: cluster.finish(sent) == "SUCCEEDED", "the job over the crash")
     seen += life_of_a_service(cluster, pool, canaries, place)
-    seen += read_everything(cluster, [job, sent])
+    seen += read_everything(cluster, [job, sent, by_variable])
 
     leaks = [found for text in seen if (found := canaries.find(text))]
     assert ([], [], []) == (leaks, canaries.find("\n".join(cluster.log).encode()), search_files(cluster, canaries))
@@ -167,6 +168,27 @@ def rotate_a_batch_job(cluster: Cluster, pool: str, place: str, old: Secret, new
     assert "KILLED" == cluster.finish(job)
 
 
+def submit_variable(cluster: Cluster, pool: str, word: bytes, place: str) -> str:
+    """A job succeeds only with the value of its environment variable, and prints none of it."""
+    command = f'printf %s "$CANARY" | sha256sum | grep -q ^{hashlib.sha256(word).hexdigest()}'
+    config = job_config(
+        pool,
+        instanceCount=1,
+        defaultConfig=shell(command, restartPolicy={"maxFailures": 0}, **bound_to("peloton/cluster", place)),
+    )
+    add_variable(config, word)
+    job = str(cluster.client.jobs.Create(job_pb2.CreateRequest(config=config)).jobId.value)
+    assert "SUCCEEDED" == cluster.finish(job)
+    return job
+
+
+def add_variable(config: job_pb2.JobConfig, word: bytes) -> None:
+    variable = config.defaultConfig.command.environment.variables.add(name="CANARY")
+    variable.type = mesos_pb2.Environment.Variable.SECRET
+    variable.secret.type = mesos_pb2.Secret.VALUE
+    variable.secret.value.data = word
+
+
 def send_refused(cluster: Cluster, pool: str, canaries: Canaries) -> Iterator[bytes]:
     """Requests that fail validation for the secret, or for something else."""
     config, word = job_config(pool, instanceCount=1, defaultConfig=shell("true")), canaries.one()
@@ -176,6 +198,10 @@ def send_refused(cluster: Cluster, pool: str, canaries: Canaries) -> Iterator[by
     volume.source.type = mesos_pb2.Volume.Source.SECRET
     volume.source.secret.type = mesos_pb2.Secret.VALUE
     volume.source.secret.value.data = word
+    in_override = job_config(pool, instanceCount=1, defaultConfig=shell("true"))
+    in_override.instanceConfig[0].command.value = "true"
+    override = in_override.instanceConfig[0].command.environment.variables.add(name="CANARY")
+    override.secret.value.data = word
     nowhere = job_config("no pool", instanceCount=1, defaultConfig=shell("true"))
     for given, sent in (
         (config, [Secret(path=PATH, value=Secret.Value(data=word))]),  # not in base64
@@ -183,6 +209,7 @@ def send_refused(cluster: Cluster, pool: str, canaries: Canaries) -> Iterator[by
         (config, [Secret(path="relative", value=Secret.Value(data=b64encode(word)))]),
         (config, [v0_secret(word * 4_000)]),
         (in_volume, []),
+        (in_override, []),
         (nowhere, [v0_secret(word)]),
     ):
         try:

@@ -21,7 +21,7 @@ from peloton.model.update import UpdateAct, UpdateSpec, UpdateType
 from services.access.caller import name_creator
 from services.api.calls import check_wanted
 from services.api.ranges import list_instances
-from services.api.secrets import parse_secrets
+from services.api.secrets import join_sent, parse_secrets, take_variables
 from services.api.servicer import Servicer, write
 from services.api.v1.ids import job_id_of, opaque_of, parse_seen_version, prefix_error
 from services.api.v1.keys import key_of, key_text
@@ -40,9 +40,9 @@ class JobWrites(Servicer):
         job_id = job_id_of(request.job_id, "jobID is not valid UUID") if request.job_id.value else new_job_id()
         opaque, key = opaque_of(request.opaque_data.data), key_of(request)
         now_ns = time.time_ns()
-        config = await self._specs.new_config(request.spec, now_ns)
         with prefix_error("failed to handle create-secrets"):
-            secrets = parse_secrets(request.secrets)
+            secrets = join_sent(parse_secrets(request.secrets), take_variables(request.spec.default_spec))
+        config = await self._specs.new_config(request.spec, now_ns)
         check_wanted(context)
         asked = request.create_spec
         update = UpdateSpec(
@@ -97,12 +97,12 @@ class JobWrites(Servicer):
         context: Any,
     ) -> peloton_pb2.EntityVersion:
         now_ns = time.time_ns()
+        with prefix_error("failed to handle update-secrets"):
+            secrets = join_sent(parse_secrets(request.secrets), take_variables(spec.default_spec))
         config = await self._specs.config_of(spec, now_ns)
         with prefix_error("failed to validate spec update"):
             check_immutable(job, config)
         check_wanted(context)
-        with prefix_error("failed to handle update-secrets"):
-            secrets = parse_secrets(request.secrets)
         asked = request.update_spec
         update = UpdateSpec(
             batch_size=asked.batch_size,

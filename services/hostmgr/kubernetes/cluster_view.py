@@ -233,5 +233,9 @@ def key_of(pod: Json) -> str:
 
 
 def _secrets_of(pod: Json) -> list[str]:
-    volumes = pod["spec"].get("volumes", ())
-    return [volume["secret"]["secretName"] for volume in volumes if "secret" in volume]
+    spec = pod["spec"]
+    found = [volume["secret"]["secretName"] for volume in spec.get("volumes", ()) if "secret" in volume]
+    for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
+        sources = (variable.get("valueFrom", {}) for variable in container.get("env", ()))
+        found += [source["secretKeyRef"]["name"] for source in sources if "secretKeyRef" in source]
+    return found

@@ -13,6 +13,7 @@ from google.protobuf.json_format import MessageToDict
 from peloton.api import convert
 from peloton.api.cluster_kinds import kubernetes_only
 from peloton.api.pod_parts import check_times, http_port
+from peloton.api.secret_variables import OF_JOB
 from peloton.api.v0.task import task_pb2
 from peloton.model.host_pool import AT_PAR
 from peloton.model.ids import PodId, parse_job_id
@@ -117,15 +118,16 @@ class TaskTemplate:
         }
         if config.HasField("container"):
             self._rest["container"] = _dict(config.container)
-        self._has_secrets = bool(template.secrets)
-        if template.secrets:
+        self._has_secrets = bool(template.secret_files)
+        if template.secret_files:
             container = self._rest.setdefault("container", {"type": "MESOS"})
-            container["volumes"] = [*container.get("volumes", ()), *map(_secret_volume, template.secrets)]
+            container["volumes"] = [*container.get("volumes", ()), *map(_secret_volume, template.secret_files)]
         if config.HasField("executor"):
             self._rest["executor"] = _dict(config.executor)
             if given := self._rest["executor"].pop("command", {}):
                 self._command = own_user | given
                 self._command_env += self._command.pop("environment", {}).get("variables", [])
+        self._command_env = [_reveal(variable, template.secret_variables) for variable in self._command_env]
         self._own_names = {variable["name"] for variable in self._command_env}
         self._aurora_task = config.executor.data if is_of_aurora(config) else None
         self._named_check = config.healthCheck if config.healthCheck.httpCheck.portName else None
@@ -213,6 +215,15 @@ def _limits(asked: Resources, isolators: Isolators) -> Json:
         "mem": float(asked.memory_mib) if isolators.limits_memory else 0.0,
     }
     return {kind: {"value": amount} for kind, amount in amounts.items() if amount}
+
+
+def _reveal(variable: Json, secrets: Mapping[str, Secret]) -> Json:
+    """Return a variable with its value, if that is a secret of the job."""
+    reference = variable.get("secret", {}).get("reference", {})
+    if reference.get("name") != OF_JOB or (secret := secrets.get(reference.get("key", ""))) is None:
+        return variable
+    value = {"type": "VALUE", "value": {"data": b64encode(secret.data).decode()}}
+    return {"name": variable["name"], "type": "SECRET", "secret": value}
 
 
 def _secret_volume(secret: Secret) -> Json:

@@ -271,7 +271,7 @@ class MesosDriver(Callbacks):
         asking = [
             agent
             for claim, pods in launches
-            if any(pod.factors != AT_PAR or pod.template.secrets for pod in pods)
+            if any(pod.factors != AT_PAR or pod.template.secret_files for pod in pods)
             and (agent := self.agents.of_host(claim.hostname)) is not None
         ]
         found = self._isolators.of(asking)

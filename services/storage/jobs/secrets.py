@@ -206,6 +206,7 @@ def carry_secrets(
     before = read_config(conn, job_id, before_version) if before_version else None
     kept = sent.kept or (tuple(secrets_of(before.defaultConfig)) if before is not None else ())
     if not kept and not sent.new:
+        check_mounts(config, ())
         return
     refs, written = join_secrets(kept, sent.new, sent.reveal(conn, job_id) if before is not None else {}, in_place)
     check_mounts(config, refs)

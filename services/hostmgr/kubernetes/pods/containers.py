@@ -14,6 +14,7 @@ import orjson
 from peloton.api import convert
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, check_times, http_port, resources
+from peloton.api.secret_variables import refers_to_job
 from peloton.api.v0.task import task_pb2
 from peloton.lifecycle.host_pools import scale_request
 from peloton.model.host_pool import AT_PAR, Factors
@@ -43,7 +44,7 @@ class ContainerManifest:
     def __init__(self, name: str, part: Part, volumes: PodVolumes, default_image: str, asked: Asked) -> None:
         """``volumes`` are the pod's; the container's are added to them."""
         self._ports = [(port.name, port.envName, port.value) for port in part.ports]
-        own = list(_variables(part.command))
+        own = list(_variables(part.command, volumes))
         self._variables = [orjson.Fragment(orjson.dumps(variable)) for variable in own]
         self._own_names = {variable["name"] for variable in own}
         rest: Json = {
@@ -114,8 +115,11 @@ def _command(part: Part) -> Json:
     return {"args": arguments} if arguments else {}
 
 
-def _variables(command: mesos_pb2.CommandInfo) -> Iterator[Json]:
+def _variables(command: mesos_pb2.CommandInfo, volumes: PodVolumes) -> Iterator[Json]:
     for variable in command.environment.variables:
+        if refers_to_job(variable) and (own := volumes.find_variable(variable.secret.reference.key)) is not None:
+            yield {"name": variable.name, "valueFrom": {"secretKeyRef": own}}
+            continue
         if variable.secret.HasField("reference"):
             reference = variable.secret.reference
             key = {"name": reference.name, "key": reference.key or variable.name}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from peloton.api.cluster_kinds import host_path
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part
+from peloton.api.secret_variables import variables_in
 from peloton.api.v0.task import task_pb2
 from peloton.model.secret import Secret
 from peloton.model.volume import VolumeSpec
@@ -70,12 +71,19 @@ class PodVolumes:
             name = self._name(f"folder {folder.name}", {"emptyDir": _empty_dir(folder)})
             mounts.append(_mount(name, folder.containerPath, folder.readOnly))
         for secret in self._secrets:
+            if not secret.is_file:
+                continue
             own = secret_name(self._cluster, secret)
             name = self._name(f"secret {own}", {"secret": {"secretName": own}})
             mounts.append(_mount(name, secret.path, is_read_only=True) | {"subPath": SECRET_KEY})
         if self._own is not None:
             mounts.append(_mount(OWN_VOLUME, f"/{self._own.container_path}", is_read_only=False))
         return mounts
+
+    def find_variable(self, name: str) -> Json | None:
+        """Return the source of a variable whose value is a secret of the job."""
+        secret = variables_in(self._secrets).get(name)
+        return {"name": secret_name(self._cluster, secret), "key": SECRET_KEY} if secret is not None else None
 
     def _name(self, key: str, source: Json) -> str:
         if key not in self._names:

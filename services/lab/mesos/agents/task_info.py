@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Any
 
 from services.lab.mesos.resources import Json
@@ -48,4 +49,10 @@ def gpu_count(info: Json) -> int:
 
 
 def variables_of(command: Json) -> dict[str, str]:
-    return {entry["name"]: entry.get("value", "") for entry in command.get("environment", {}).get("variables", ())}
+    """Return the variables of a command, with the values of secret ones."""
+    return {entry["name"]: _value_of(entry) for entry in command.get("environment", {}).get("variables", ())}
+
+
+def _value_of(entry: Json) -> str:
+    data = entry.get("secret", {}).get("value", {}).get("data", "")
+    return b64decode(data).decode(errors="replace") if data else str(entry.get("value", ""))
