@@ -51,11 +51,12 @@ class Place:
         }
 
 
-def list_reads() -> Iterator[str]:
-    """Yield the paths of all public methods that readers may call, by every name of their services."""
-    for path, _ in list_methods():
+def list_public(changes: bool = False) -> Iterator[str]:
+    """Yield the paths of all public methods that readers may call, or of those that they may not, by all names of their
+    services."""
+    for path, method in list_methods():
         rule = RULES[first_name(path)]
-        if rule.needs is Needs.ROLE and rule.role is Role.READER:
+        if rule.needs is Needs.ROLE and (rule.role is not Role.READER) == changes and not method.client_streaming:
             yield f"/{path}"
 
 

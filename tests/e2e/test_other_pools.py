@@ -29,7 +29,7 @@ from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from services.access.methods import request_class
 from services.aurorabridge.methods import METHODS
 from services.aurorabridge.thrift import api
-from tests.e2e.every_method import Place, list_reads, make_request
+from tests.e2e.every_method import Place, list_public, make_request
 from tests.e2e.local import Cluster, job_config, shell, temporary
 from tests.e2e.shared import Forked
 from tests.unit.aurorabridge.calling import ENCODINGS
@@ -110,6 +110,7 @@ def sleepers(cluster: Cluster, pool: str, count: int, **more: Any) -> str:
 
 def fill(cluster: Cluster, tokens: dict[str, str]) -> World:
     """Fill the cluster by /a, take a part of it back for /b, and queue jobs of both."""
+    cluster.wait(lambda: cluster.capacity() > 0, "hosts")
     cpus = int(cluster.capacity())
     half = cpus // 2
     pools = {name: cluster.pool(name, own_cpu=own) for name, own in (("a", half - 1), ("b", half - 1), ("c", 2))}
@@ -149,7 +150,7 @@ def aurora_request() -> Any:
 
 def list_requests(world: World) -> Iterator[tuple[str, Message]]:
     """Yield the requests of each method: without a name, for the reader's own job, for that of others, and plans."""
-    for path in list_reads():
+    for path in list_public():
         yield path, request_class(path)()
         for place in (world.mine, world.theirs):
             yield path, make_request(path, place)
@@ -208,6 +209,19 @@ def test_no_method_tells_of_other_pools(world: World) -> None:
     assert [] == leaks
     assert set() == SEEN_BY_ADMIN - seen
     assert {"/peloton.api.job.JobManager/Query", "/peloton.api.v0.lookup.LookupService/Find"} <= own
+
+
+def test_no_refusal_of_a_change_tells_of_other_pools(world: World) -> None:
+    """A reader who tries to change what is in other pools learns no names by it."""
+    leaks = []
+    with grpc.insecure_channel(world.cluster.local.address) as channel:
+        for path in list_public(changes=True):
+            request = make_request(path, world.theirs)
+            answer = ask(channel, path, request, world.tokens["rita"])
+            assert "may not call" in answer, (path, answer)
+            leaks += [f"{path} {mark}" for mark in world.find(answer, request.SerializeToString().decode("latin-1"))]
+
+    assert [] == leaks
 
 
 def test_numbers_of_other_pools_stay(world: World) -> None:
