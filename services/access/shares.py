@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from peloton.errors import Reason, ResourceExhausted
 from services.access.caller import CALLER
 from services.grpc_bounds import Incoming
 from services.grpc_handlers import AroundCalls, within
+from services.places import RETRY_AFTER_S, Places
 
 ANONYMOUS_CALLS_MAX = 100
 """Calls in progress of all callers without credentials. One more ends the oldest of them."""
@@ -23,47 +23,6 @@ ANONYMOUS_REQUEST_S = 5.0
 """Time for the first message of a call without credentials, in seconds."""
 CALLER_SHARE = 3
 """A caller has at most this part of the calls in progress: a third."""
-RETRY_AFTER_S = 1.0
-
-
-class Places:
-    """A number of places. When all are held, the call that has held one longest gives way to the next."""
-
-    def __init__(self, count_max: int, calls: str) -> None:
-        self._count_max, self._calls = count_max, calls
-        self._holders: OrderedDict[_Holder, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._holders)
-
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Hold a place. Raises ResourceExhausted when the block has to give way."""
-        task = asyncio.current_task()
-        assert task is not None
-        holder = _Holder(task)
-        while len(self._holders) >= self._count_max:
-            self._holders.popitem(last=False)[0].give_way()
-        self._holders[holder] = None
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not holder.has_given_way:
-                raise
-            task.uncancel()
-            text = f"{self._count_max} {self._calls} are in progress, which is the bound: this one gives way to another"
-            raise ResourceExhausted(text, RETRY_AFTER_S).because(Reason.OVERLOADED, rule="anonymous_calls") from None
-        finally:
-            self._holders.pop(holder, None)
-
-
-class _Holder:
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        self._task, self.has_given_way = task, False
-
-    def give_way(self) -> None:
-        self.has_given_way = True
-        self._task.cancel()
 
 
 class Share(AroundCalls):
@@ -74,8 +33,8 @@ class Share(AroundCalls):
         self._is_enforced, self._rules = is_enforced, rules
         self._of_caller_max = calls_max // CALLER_SHARE
         self._of_callers = Counter[tuple[str, str]]()
-        self._anonymous = Places(ANONYMOUS_CALLS_MAX, "calls without credentials")
-        self._requests = Places(ANONYMOUS_REQUESTS_MAX, "calls without credentials that wait for their request")
+        self._anonymous = Places(ANONYMOUS_CALLS_MAX, "calls without credentials", "anonymous_calls")
+        self._requests = Places(ANONYMOUS_REQUESTS_MAX, "requests without credentials", "anonymous_requests")
 
     def wrap(self, method: str, handler: Any) -> Any:
         rule = self._rules.get(method)

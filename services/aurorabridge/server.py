@@ -13,7 +13,6 @@ from starlette.routing import Route
 from services import asgi_server
 from services.aurorabridge.app import HEALTH_PATH, create_app
 from services.aurorabridge.backend import Backend
-from services.aurorabridge.connection import Connection
 from services.aurorabridge.discovery import Member, keep_registered
 from services.aurorabridge.events.feed import Feed
 from services.aurorabridge.events.lease import publish
@@ -26,7 +25,8 @@ from services.tls.transport import Transport
 
 log = logging.getLogger(__name__)
 
-CONNECTIONS_MAX = 2_000
+REQUEST_S = 40.0
+"""Time for a request; a little more than that of its body."""
 KEEP_ALIVE_S = 75
 """Time for which a connection waits for its next call: longer than the pools of clients keep theirs."""
 
@@ -63,7 +63,7 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
 
     await asgi_server.serve(
         create_app(backend, METHODS, [streams.route(), HEALTH]), "aurorabridge", settings.host, settings.aurora_port,
-        stop=stop, serves=listens, end=end, http=Connection, ws="none", limit_concurrency=CONNECTIONS_MAX,
+        stop=stop, serves=listens, end=end, ws="none", request_s=REQUEST_S,
         timeout_keep_alive=KEEP_ALIVE_S, transport=transport,
     )  # fmt: skip
     await backend.close()

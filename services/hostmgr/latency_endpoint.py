@@ -6,26 +6,20 @@ on bytes, lines, numbers, concurrent connections and the duration of each.
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 import socket
 import ssl
 import threading
-import time
 from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from peloton.errors import InvalidArgument, ResourceExhausted
 from peloton.lifecycle.latency import BOUND_MAX_MS
 from peloton.model.advice import PodLatency
 from peloton.model.ids import PodId, PodName, parse_job_id
-from services.bounded_http import BoundedHttpServer
+from services.bounded_http import BoundedHandler, BoundedHttpServer
 from services.hostmgr.latency_reports import LatencyReports
-
-log = logging.getLogger(__name__)
 
 PATH = "/v1/latencies"
 BODY_BYTES_MAX = 1 << 20
@@ -98,42 +92,20 @@ def _pod(found: Any, where: str) -> PodName:
     return PodName(pod.job_id, pod.instance_id)
 
 
-class _Incoming(io.RawIOBase):
-    """The input of a connection, with a deadline for the whole however slowly it arrives."""
-
-    def __init__(self, connection: socket.socket, timeout_s: float) -> None:
-        self._connection, self._timeout_s = connection, timeout_s
-        self._until_s = time.monotonic() + timeout_s
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        left_s = self._until_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left_s)
-        return self._connection.recv_into(buffer)
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     server: _Server
-    default_request_version = "HTTP/1.0"  # an answer to a malformed request has a status, too
-
-    def setup(self) -> None:
-        super().setup()
-        self.rfile.close()
-        self.rfile = io.BufferedReader(_Incoming(self.connection, self.server.request_s_max))
 
     def do_POST(self) -> None:
         if self.path != PATH:
             self._answer(HTTPStatus.NOT_FOUND, f"there is nothing at this path, reports go to {PATH}")
             return
         try:
-            reports = reports_in(self._body())
-            self.server.reports.take(reports)
+            body = self._body()
+            with self.working():
+                reports = reports_in(body)
+                self.server.reports.take(reports)
         except TimeoutError:
-            late = f"not all of the request came within {self.server.request_s_max:g} s"
+            late = f"not all of the request came within {self.server.request_s:g} s"
             self._answer(HTTPStatus.REQUEST_TIMEOUT, late)
         except InvalidArgument as error:
             self._answer(HTTPStatus.BAD_REQUEST, error.message)
@@ -173,13 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
         while count < UNREAD_BYTES_MAX and (piece := self.rfile.read1(1 << 16)):
             count += len(piece)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        log.debug(format, *args)
-
 
 class _Server(BoundedHttpServer):
-    request_queue_size = 128
-
     def __init__(
         self,
         address: tuple[str, int],
@@ -187,8 +154,8 @@ class _Server(BoundedHttpServer):
         request_s_max: float,
         context: ssl.SSLContext | None,
     ) -> None:
-        self.reports, self.request_s_max, self._has_tls = reports, request_s_max, context is not None
-        super().__init__(address, _Handler, CONNECTIONS_MAX, context)
+        self.reports, self._has_tls = reports, context is not None
+        super().__init__(address, _Handler, CONNECTIONS_MAX, request_s_max, context)
 
     def refuse(self, request: Any) -> None:
         if not self._has_tls:

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 import ssl
 import threading
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
-from typing import Any
 
 from peloton.errors import InvalidSettings
-from services.bounded_http import BoundedHttpServer
-
-log = logging.getLogger(__name__)
+from services.bounded_http import BoundedHandler, BoundedHttpServer
 
 PATH = "/metrics"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CONNECTIONS_MAX = 8
-CONNECTION_S = 10.0
-"""Seconds that a read or a write of a connection may take."""
+REQUEST_S = 10.0
 STOP_PERIOD_S = 0.5
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     server: _Server
-    timeout = CONNECTION_S
-    default_request_version = "HTTP/1.0"
 
     def do_GET(self) -> None:
         if self.path.partition("?")[0] != PATH:
             self._answer(HTTPStatus.NOT_FOUND, f"metrics are at {PATH}\n".encode())
             return
-        with self.server.collecting:  # one collection at a time, however many clients ask
+        with self.working(), self.server.collecting:  # one collection at a time, however many clients ask
             text = self.server.expose()
         self._answer(HTTPStatus.OK, text)
 
@@ -44,14 +36,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        log.debug(format, *args)
-
 
 class _Server(BoundedHttpServer):
     def __init__(self, address: tuple[str, int], expose: Callable[[], bytes], context: ssl.SSLContext | None) -> None:
         self.expose, self.collecting = expose, threading.Lock()
-        super().__init__(address, _Handler, CONNECTIONS_MAX, context)
+        super().__init__(address, _Handler, CONNECTIONS_MAX, REQUEST_S, context)
 
 
 def serve(host: str, port: int, expose: Callable[[], bytes], context: ssl.SSLContext | None = None) -> int:

@@ -9,12 +9,17 @@ from contextlib import aclosing, contextmanager
 from starlette.requests import Request
 
 from peloton.model.text import quote
+from services.places import Places
 from services.web.faults import Refusal, too_busy
 
 BODY_BYTES_MAX = 4 * 2**20
 """Maximum size of a request, and of each line of a streamed one. Larger messages require gRPC."""
 BODIES_BYTES_MAX = 8 * BODY_BYTES_MAX
 """Maximum size of all requests in progress; a streamed one counts as one full body."""
+READERS_MAX = 100
+"""Bodies that are being read; one more ends the reading of the oldest."""
+BODY_S_MAX = 60.0
+"""Time for a whole body, in seconds; a streamed one has that of its call."""
 READ_S_MAX = 30.0
 """Timeout between two pieces of a body, in seconds."""
 TIMEOUT_S_MAX = 600.0
@@ -27,6 +32,7 @@ class Bodies:
 
     def __init__(self) -> None:
         self._held_bytes = 0
+        self._readers = Places(READERS_MAX, "bodies that are being read", "bodies")
 
     @contextmanager
     def memory(self) -> Iterator[BodyMemory]:
@@ -35,9 +41,21 @@ class Bodies:
         try:
             yield memory
         finally:
-            self._held_bytes -= memory.bytes
+            memory.release()
+
+    @contextmanager
+    def reading(self, memory: BodyMemory) -> Iterator[None]:
+        """Read a body. Raises ResourceExhausted when it has to give way to a later one."""
+        with self._readers.hold(memory.release):
+            yield
+
+    def release(self, size_bytes: int) -> None:
+        self._held_bytes -= size_bytes
 
     def hold(self, size_bytes: int) -> None:
+        """Reserve memory, which bodies that are not read yet give up, the oldest first. Raises Refusal."""
+        while self._held_bytes + size_bytes > BODIES_BYTES_MAX and self._readers.free_oldest():
+            pass
         if self._held_bytes + size_bytes > BODIES_BYTES_MAX:
             text = f"requests in progress have {self._held_bytes:,} bytes, the bound is {BODIES_BYTES_MAX:,}"
             raise too_busy(text, RETRY_AFTER_S)
@@ -55,15 +73,24 @@ class BodyMemory:
         self._bodies.hold(size_bytes)
         self.bytes += size_bytes
 
+    def release(self) -> None:
+        self._bodies.release(self.bytes)
+        self.bytes = 0
+
     async def body(self, request: Request) -> bytes:
         """Read the whole body. Raises Refusal."""
         pieces = []
-        async with aclosing(_pieces(request)) as read:
-            async for piece in read:
-                self.hold(len(piece))
-                if self.bytes > BODY_BYTES_MAX:
-                    raise _too_large("the body")
-                pieces.append(piece)
+        try:
+            async with asyncio.timeout(BODY_S_MAX), aclosing(_pieces(request)) as read:
+                with self._bodies.reading(self):
+                    async for piece in read:
+                        self.hold(len(piece))
+                        if self.bytes > BODY_BYTES_MAX:
+                            raise _too_large("the body")
+                        pieces.append(piece)
+        except TimeoutError:
+            text = f"the body has not come within {BODY_S_MAX:g} s"
+            raise Refusal("deadline_exceeded", text, status=408) from None
         return b"".join(pieces)
 
     async def lines(self, request: Request) -> AsyncIterator[bytes]:

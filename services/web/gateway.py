@@ -168,10 +168,11 @@ class Gateway:
         multi: Any = self._api.channel.stream_unary(f"/{method.path}")
         async with self._open_stream(viewer_of(request), partial(multi, timeout=timeout_s)) as call:
             await call.wait_for_connection()
-            async for line in memory.lines(request):
-                message = await self._convert(read_message, method.request, line)
-                if not await _is_sent(call, message.SerializeToString()):
-                    break
+            with self._bodies.reading(memory):
+                async for line in memory.lines(request):
+                    message = await self._convert(read_message, method.request, line)
+                    if not await _is_sent(call, message.SerializeToString()):
+                        break
             await call.done_writing()
             answer: bytes = await call
             return answer

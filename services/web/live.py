@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -67,6 +68,7 @@ class _Viewer:
     who: Viewer
     news: dict[str, None] = field(default_factory=dict)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    is_closed: bool = False
 
 
 @dataclass
@@ -116,10 +118,22 @@ class Hub:
             if bool(colon and argument) != topic.takes_argument:
                 raise InvalidArgument(f"topic {quote(name)}: want {kind}{':...' if topic.takes_argument else ''}")
         self._shares.check(who)
-        if len(self._viewers) >= VIEWERS_MAX:
+        if len(self._viewers) >= VIEWERS_MAX and not self._close_page_for(who):
             raise Unavailable(f"{VIEWERS_MAX} pages are open, as many as there may be: close one, or try again later")
         if len(self._running.keys() | {(who.headers, name) for name in names}) > TOPICS_MAX:
             raise Unavailable(f"{TOPICS_MAX} topics are watched, as many as may be: try again later")
+
+    def _close_page_for(self, who: Viewer) -> bool:
+        """Close the oldest page of the viewers with the most, unless ``who`` has as many; report whether one closes."""
+        counts = Counter(viewer.who.headers for viewer in self._viewers)
+        most, count = counts.most_common(1)[0]
+        if counts[who.headers] >= count - 1:
+            return False
+        oldest = next(viewer for viewer in self._viewers if viewer.who.headers == most)
+        self._viewers.remove(oldest)
+        oldest.is_closed = True
+        oldest.wake.set()
+        return True
 
     async def stream(self, names: Sequence[str], who: Viewer = EVERYBODY) -> AsyncIterator[bytes]:
         """Yield frames of server-sent events while the viewer reads them, until its session ends; call ``check`` first.
@@ -137,7 +151,7 @@ class Hub:
         joined = {name: self._join(name, viewer) for name in dict.fromkeys(names)}
         try:
             yield b": Peloton\n\n"
-            while not self._is_closed and not self._has_ended(who):
+            while not self._is_closed and not viewer.is_closed and not self._has_ended(who):
                 try:
                     async with asyncio.timeout(BEAT_S):
                         await viewer.wake.wait()
@@ -149,7 +163,8 @@ class Hub:
                 for name in news:
                     yield joined[name].frame
         finally:
-            self._viewers.remove(viewer)
+            if not viewer.is_closed:
+                self._viewers.remove(viewer)
             for running in joined.values():
                 running.viewers.remove(viewer)
 

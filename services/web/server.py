@@ -12,12 +12,16 @@ from services.role_settings import read_mesos_access
 from services.settings import Settings
 from services.tls.transport import Transport
 from services.web.app import WebSettings, create_app
+from services.web.bodies import TIMEOUT_S_MAX
 from services.web.oidc import OidcClient
 from services.web.sessions import read_secret
 from services.web.sign_in import SignInSettings
 from services.web.terminal import MESSAGE_BYTES_MAX
 
 log = logging.getLogger(__name__)
+
+REQUEST_S = TIMEOUT_S_MAX + 60.0
+"""Time for a request: a streamed one lasts as long as its call."""
 
 
 async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None], transport: Transport) -> None:
@@ -47,7 +51,7 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
 
     await asgi_server.serve(
         app, "web", settings.host, settings.web_port, stop=stop, serves=listens, end=end,
-        transport=transport,
+        transport=transport, request_s=REQUEST_S,
         ws="websockets-sansio", ws_max_size=MESSAGE_BYTES_MAX,
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.nightly import first_of
 
 MIB = 2**20
-COUNTS = first_of([300, 3_000])
+COUNTS = first_of([600, 3_000])
 """Hostile connections or streams of a test; the larger number nightly."""
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEADERS, _SETTINGS, _DATA, _END_HEADERS = 1, 4, 0, 4

@@ -340,7 +340,7 @@ MAY: dict[str, May] = {
     "services.access.shares": May(
         (
             *("peloton.access", "peloton.errors"),
-            *("services.access.caller", "services.grpc_bounds", "services.grpc_handlers"),
+            *("services.access.caller", "services.grpc_bounds", "services.grpc_handlers", "services.places"),
         )
     ),
     "services.api": May(
@@ -406,7 +406,13 @@ MAY: dict[str, May] = {
         ),
         ("httptools", "orjson", "websockets", "yaml"),
     ),
-    "services.asgi_server": May(("peloton.errors", "services.tls.transport"), ("starlette", "uvicorn")),
+    "services.asgi_server": May(
+        ("peloton.errors", "services.bounded_listener", "services.http_connection", "services.tls.transport"),
+        ("starlette", "uvicorn"),
+    ),
+    "services.bounded_listener": May(),
+    "services.http_connection": May(("services.bounded_listener",), ("uvicorn",)),
+    "services.places": May(("peloton.errors",)),
     "services.aurorabridge": May(
         (
             "peloton.api",
@@ -422,18 +428,22 @@ MAY: dict[str, May] = {
     ),
     "services.web": May(
         (
-            *("peloton.access.caller", "peloton.api", "peloton.client", "peloton.errors", "peloton.extras"),
-            *("peloton.issuer", "peloton.model", "services.access.files", "services.access.forwarded"),
-            *("services.asgi_server", "services.role_settings", "services.settings", "services.tls.transport"),
+            "peloton.access.caller",
+            "peloton.api",
+            "peloton.client",
+            "peloton.errors",
+            "peloton.extras",
+            "peloton.issuer",
+            "peloton.model",
+            "services.access.files",
+            "services.access.forwarded",
+            "services.asgi_server",
+            "services.role_settings",
+            "services.settings",
+            "services.tls.transport",
+            "services.places",
         ),
-        (
-            "cryptography",
-            "google",
-            "grpc",
-            "orjson",
-            "starlette",
-            "uvicorn",
-        ),  # which serves WebSockets by the package of that name
+        ("cryptography", "google", "grpc", "orjson", "starlette", "uvicorn"),
     ),
     "services.worker": May(
         (
@@ -458,7 +468,7 @@ MAY: dict[str, May] = {
     ),
     # The shared part of emulated clusters of any kind: it imports none of them.
     "services.lab.shared": May((), ("click", "yaml")),
-    "services.lab.shared.http": May((), ("httptools", "websockets")),
+    "services.lab.shared.http": May(("services.bounded_listener",), ("httptools", "websockets")),
     "services.lab.kubernetes": May(("services.lab.shared",), ("click", "orjson", "yaml")),
     "services.lab.mesos": May(("services.lab.shared",), ("click", "orjson")),
     "services.lab.mesos.http": May(("services.lab.shared.http", "services.lab.shared.bounded_file"), ("orjson",)),

@@ -33,6 +33,7 @@ OLD_ACTIONS = {"sicken": "degrade", "heal": "restore"}
 ACTIONS = ("stop", "start", "restart", *HOST_ACTIONS, "status", "failover", "failover-empty")
 CALL_TIMEOUT_S = 60.0
 MASTER_TIMEOUT_S = 10.0
+REQUEST_S = 10.0
 MASTER_POLL_S = 0.05
 HOSTS_SHOWN_MAX = 20
 
@@ -76,7 +77,7 @@ class ControlServer:
 
     async def _answer_to(self, reader: asyncio.StreamReader) -> dict[str, list[str]]:
         try:
-            request = json.loads(await reader.readline())  # a line too long for the reader is a ValueError
+            request = json.loads(await _read_line(reader))  # a line too long for the reader is a ValueError
             if not isinstance(request, dict) or not self._knows_token(request.get("token")):
                 raise InvalidArgument("the token is wrong: it belongs to another `peloton up`")
             return {"lines": await self._act(request["action"], request.get("name", ""), bool(request.get("now")))}
@@ -216,6 +217,15 @@ class ControlServer:
         except NotFound as error:
             known = ", ".join(self._cluster.parts)
             raise NotFound(f"no part or host has that name: {error.message} (parts: {known})") from None
+
+
+async def _read_line(reader: asyncio.StreamReader) -> bytes:
+    """Read a request. Raises ValueError when it does not come in time."""
+    try:
+        async with asyncio.timeout(REQUEST_S):
+            return await reader.readline()
+    except TimeoutError:
+        raise ValueError(f"it has not come within {REQUEST_S:g} s") from None
 
 
 def call(port: int, action: str, name: str = "", now: bool = False) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from services import asgi_server
-from services.aurorabridge import app, connection
+from services import http_connection as connection
+from services.aurorabridge import app
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.method import Refusal
 from tests.unit.aurorabridge.calling import ENCODINGS, details_of
@@ -29,14 +30,14 @@ async def refuse(backend: Backend, arguments: Any) -> Any:
 
 
 @asynccontextmanager
-async def serving(method: Any = refuse) -> AsyncIterator[int]:
+async def serving(method: Any = refuse, request_s: float = 40.0) -> AsyncIterator[int]:
     """Serve one method; yield the port."""
     stop, ports = asyncio.Event(), asyncio.Queue[int]()
     application = app.create_app(Backend("127.0.0.1:1"), {"getTierConfigs": method})
     task = asyncio.create_task(
         asgi_server.serve(
             application, "aurorabridge", "127.0.0.1", 0, stop=stop, serves=ports.put_nowait,
-            http=connection.Connection, ws="none",
+            request_s=request_s, ws="none",
         )
     )  # fmt: skip
     try:
@@ -63,10 +64,9 @@ async def read_to_end(reader: asyncio.StreamReader) -> bytes:
     return found
 
 
-async def test_a_connection_serves_calls_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_serves_calls_with_pauses() -> None:
     """The bounds of a request do not hold between two of them, also when both are sent at once."""
-    monkeypatch.setattr(connection, "REQUEST_S_MAX", 1.0)
-    async with serving() as port:
+    async with serving(request_s=1.0) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for sent in (CALL, CALL * 2):
             writer.write(sent)
@@ -88,7 +88,7 @@ async def test_answers_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None
             super().connection_made(transport)
             options.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
-    monkeypatch.setattr(connection, "Connection", Seen)
+    monkeypatch.setattr(asgi_server, "Connection", Seen)
     async with serving() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(CALL)
@@ -101,8 +101,7 @@ async def test_answers_are_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 async def test_a_body_beyond_the_bound_is_refused_while_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer comes after the bound is passed, without an end of the body; then the connection is closed."""
     monkeypatch.setattr(app, "BODY_BYTES_MAX", MIB)
-    monkeypatch.setattr(connection, "REQUEST_S_MAX", 4.0)
-    async with serving() as port:
+    async with serving(request_s=4.0) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write((HEAD + "transfer-encoding: chunked\r\n\r\n").encode())
         answered = asyncio.create_task(read_answer(reader))
@@ -139,10 +138,9 @@ async def test_a_body_that_is_sent_too_slowly_is_refused(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /api HT", HEAD.encode(), (HEAD + "content-length: 9\r\n\r\n").encode()])
-async def test_a_request_that_does_not_end_closes_its_connection(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_does_not_end_closes_its_connection(sent: bytes) -> None:
     """A client that holds a connection without a whole request does not hold it for long."""
-    monkeypatch.setattr(connection, "REQUEST_S_MAX", 0.2)
-    async with serving() as port:
+    async with serving(request_s=0.2) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(sent)
 

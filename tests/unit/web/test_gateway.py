@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from peloton.api.service_names import SERVED
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.errors import ResourceExhausted
 from services.web import bodies, gateway
 from services.web.api import Api
 from services.web.faults import HTTP_STATUSES
@@ -282,6 +284,37 @@ def test_a_body_that_is_too_large_is_refused(world: World, monkeypatch: pytest.M
 
     assert (413, "resource_exhausted", []) == (response.status_code, response.json()["code"], script.requests)
     assert 200 == world.post(GET, b" " * 998 + b"{}").status_code
+
+
+async def test_bodies_that_do_not_end_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest body that is being read frees its memory and its place for the next one."""
+    monkeypatch.setattr(bodies, "BODIES_BYTES_MAX", 1_000)
+    monkeypatch.setattr(bodies, "READERS_MAX", 2)
+    kept, never = bodies.Bodies(), asyncio.Event()
+
+    class Endless:
+        async def stream(self) -> AsyncIterator[bytes]:
+            yield b"x" * 600
+            await never.wait()
+
+    class Short:
+        async def stream(self) -> AsyncIterator[bytes]:
+            yield b"y" * 600
+
+    async def read(request: Any) -> bytes:
+        with kept.memory() as memory:
+            return await memory.body(request)
+
+    held = []
+    for _ in range(3):
+        held.append(asyncio.create_task(read(Endless())))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert b"y" * 600 == await read(Short())
+    for task in held:
+        with pytest.raises(ResourceExhausted, match="bodies that are being read reach their bound"):
+            await task
+    assert 0 == kept._held_bytes
 
 
 def test_all_bodies_together_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, cast
 
 import orjson
@@ -16,6 +16,7 @@ from grpc.aio import AioRpcError, Metadata
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from services.web import live
 from services.web.live import Hub, Topic
+from services.web.viewer import Viewer
 from tests.unit.web.viewing import code_text_reason
 
 TIMEOUT_S = 20
@@ -235,4 +236,23 @@ async def test_there_is_a_bound_on_viewers_and_topics(monkeypatch: pytest.Monkey
         monkeypatch.setattr(live, "VIEWERS_MAX", 1)
         with pytest.raises(Unavailable, match="1 pages are open, as many as there may be"):
             hub.check(["job:x"])
+    await hub.close()
+
+
+async def test_a_viewer_with_fewer_pages_takes_the_place_of_one_with_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest page of the viewer with the most pages ends at the bound."""
+    monkeypatch.setattr(live, "VIEWERS_MAX", 2)
+    hub, ann = hub_of(Pushed()), Viewer("ann", (("authorization", "Bearer x"),))
+    async with asyncio.timeout(TIMEOUT_S), AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(aclosing(messages(hub.stream(["one"])))) for _ in range(2)]
+        for stream in streams:
+            await anext(stream)
+        with pytest.raises(Unavailable, match="2 pages are open"):
+            hub.check(["one"])
+        hub.check(["one"], ann)
+        own = await stack.enter_async_context(aclosing(messages(hub.stream(["one"], ann))))
+        await anext(own)
+        assert [] == [message async for message in streams[0]]
+        with pytest.raises(Unavailable, match="2 pages are open"):
+            hub.check(["one"], ann)
     await hub.close()

@@ -6,6 +6,7 @@ That covers statuses, header order, keep-alive, pipelining, chunked bodies, and 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Protocol, TypeAlias
 
 import httptools
 
+from services.bounded_listener import HANDSHAKE_S, BoundedListener, Place
 from services.lab.shared.http.cross_site import Guard
 
 REASONS = {
@@ -39,6 +41,9 @@ BODY_BYTES_MAX = 256 * 1024 * 1024
 HEADER_NAMES_MAX = 256
 STREAM_BYTES_MAX = 512 * 1024 * 1024
 """Bytes that a subscriber may leave unread before its connection is dropped."""
+HEAD_S_MAX = 30.0
+"""Time from the first byte of a request to the end of its headers, in seconds."""
+CONNECTIONS_MAX = 8_000
 LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -223,7 +228,7 @@ class Connection(asyncio.Protocol):
     """One client connection; requests are answered in order because handlers are synchronous."""
 
     __slots__ = (
-        "_body", "_fault", "_handler", "_headers", "_out", "_overflow", "_parser", "_reader",
+        "_body", "_fault", "_handler", "_head", "_headers", "_out", "_overflow", "_parser", "_place", "_reader",
         "_server", "_size", "_url", "loop", "stream", "transport", "tunnel",
     )  # fmt: skip
 
@@ -237,6 +242,8 @@ class Connection(asyncio.Protocol):
         """Set by a handler that answers None."""
         self._parser = httptools.HttpRequestParser(self)
         self._out: list[bytes] = []
+        self._place: Place | None = None
+        self._head: asyncio.TimerHandle | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -253,10 +260,12 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self._place = self._server.place_of(transport)
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
+        self._end_head()
         self._server.connections.discard(self)
         if self.stream is not None:
             self.stream.on_loss()
@@ -288,10 +297,17 @@ class Connection(asyncio.Protocol):
             self.transport.write(b"".join(self._out) if len(self._out) > 1 else self._out[0])
         self._out.clear()
 
+    def _end_head(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
     # httptools side
 
     def on_message_begin(self) -> None:
         self._reset()
+        if self.transport is not None:
+            self._head = self.loop.call_later(HEAD_S_MAX, self.transport.abort)
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -301,6 +317,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         server = self._server
+        self._end_head()
         self._fault = server.guard.fault(self._headers)
         if server.body_readers is not None and self.transport is not None and self._fault is None:
             path = self._url.decode("latin-1").partition("?")[0]
@@ -333,6 +350,8 @@ class Connection(asyncio.Protocol):
             answer = self._handler(Request(method, path, query, self._headers, body, self))
         if answer is None:
             self._write_out()
+            if self._place is not None:
+                self._place.work()  # a stream or a tunnel, which does not give way to other connections
             return
         self._out.append(answer if isinstance(answer, bytes) else answer.encode())
         if not self._parser.should_keep_alive():
@@ -351,11 +370,28 @@ class HttpServer:
         self.connections: set[Connection] = set()
         self.port = 0
         self._server: asyncio.Server | None = None
+        self._listener: BoundedListener | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.loop = asyncio.get_running_loop()
-        self._server = await self.loop.create_server(lambda: Connection(self), host, port, reuse_address=True, ssl=tls)
-        self.port = self._server.sockets[0].getsockname()[1]
+        found = await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        self._listener = BoundedListener(family, connections_max=CONNECTIONS_MAX)
+        try:
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._listener.bind(address)
+        except OSError as error:
+            self._listener.close()
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+        self._server = await self.loop.create_server(
+            lambda: Connection(self), sock=self._listener, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S if tls else None
+        )
+        self.port = self._listener.getsockname()[1]
+
+    def place_of(self, transport: asyncio.Transport) -> Place | None:
+        """Return the place of a connection among those of the server."""
+        assert self._listener is not None
+        return self._listener.place_of(transport.get_extra_info("socket").fileno(), transport.abort)
 
     def pause(self) -> None:
         """Refuse connections until the next start, as after the death of the process."""
