@@ -58,6 +58,12 @@ class LocalAuthority:
         """Issue a certificate by which a person calls the api."""
         return self.issue(name, f"spiffe://{self.trust_domain}/user/{name}", valid=valid)
 
+    def issue_server(self, name: str, hosts: Sequence[str]) -> Path:
+        """Issue the certificate of another server, and return the file that has it with its key."""
+        issued, both = self.issue(name, hosts=hosts), self.folder / f"{name}-server.pem"
+        write_private_file(both, read_file(issued.cert, "certificate") + read_file(issued.key, "key"))
+        return both
+
     def issue(self, name: str, spiffe_id: str = "", hosts: Sequence[str] = (), valid: timedelta = VALID) -> IssuedFiles:
         """Write ``NAME.pem`` and ``NAME.key`` to the folder; a server's has ``hosts``, addresses or names."""
         key = ec.generate_private_key(ec.SECP256R1())

@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -192,3 +193,22 @@ def listening_addresses(pid: int) -> set[str]:
             if words[3] == LISTENS and f"socket:[{words[9]}]" in links:
                 found.add(words[1].partition(":")[0])
     return found
+
+
+def test_the_emulated_kubernetes_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubeconfig names the authority; plain text and a client without the token are refused."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configurations"))
+    settings = temporary(tmp_path / "secure", secure=True, no_mesos=True, kubernetes=0)
+    with Cluster(settings) as cluster:
+        job_id = cluster.submit(cluster.pool("secure"), instanceCount=1, defaultConfig=shell("echo hello"))
+        assert "SUCCEEDED" == cluster.finish(job_id)
+        kubernetes = cluster.local.kubernetes
+        assert kubernetes is not None
+        assert kubernetes.nodes(), "`peloton local` finds the nodes"
+        assert cluster.local.tls is not None
+        user = cluster.local.tls.user
+        assert f"server: https://{kubernetes.address}" in kubernetes.kubeconfig.read_text()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            fetch(f"https://{kubernetes.address}/api/v1/pods", user)
+        with pytest.raises(OSError, match=r"(?i)closed|reset|disconnected"):
+            urllib.request.urlopen(f"http://{kubernetes.address}/api/v1/pods", timeout=TIMEOUT_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from services.lab.kubernetes.nodes.options import node_options, nodes_from
 from services.lab.kubernetes.server import EmulatedKubernetes
 from services.lab.kubernetes.settings import EmulatedKubernetesSettings
 from services.lab.kubernetes.store import EVENTS_MAX
-from services.lab.shared.commands import FOLDER, stop_event, tune_garbage_collector
+from services.lab.shared.commands import FILE, FOLDER, stop_event, tune_garbage_collector
+from services.lab.shared.http.tls import tls_context
 from services.lab.shared.yaml_rows import PORT_MAX
 
 HELP = """Run an emulated Kubernetes: an apiserver with its store and its nodes, in one process.
@@ -40,6 +42,8 @@ watches from an earlier version have to list again, as with a real apiserver.
 @click.option(
     "--events", default=EVENTS_MAX, type=click.IntRange(1), metavar="N", help="Events of a resource that are kept."
 )
+@click.option("--tls-cert", type=FILE, help="Speak TLS with this certificate; its key is in the same file.")
+@click.option("--tls-ca", type=FILE, help="Authority of the certificate, for the kubeconfig.")
 @node_options
 def run_emulated_kubernetes(**options: Any) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
@@ -59,7 +63,18 @@ def settings_from(options: dict[str, Any]) -> EmulatedKubernetesSettings:
         allowed_hosts=options["allow_host"],
         events_max=options["events"],
         nodes=nodes_from(options),
+        tls=_tls_of(options),
+        ca_file=options["tls_ca"].resolve() if options["tls_ca"] else None,
     )
+
+
+def _tls_of(options: dict[str, Any]) -> ssl.SSLContext | None:
+    if bool(options["tls_cert"]) != bool(options["tls_ca"]):
+        raise click.UsageError("--tls-cert and --tls-ca go together")
+    try:
+        return tls_context(options["tls_cert"]) if options["tls_cert"] else None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 async def _serve(settings: EmulatedKubernetesSettings) -> None:

@@ -25,11 +25,13 @@ def read_or_make_token(path: Path) -> str:
     return str(found)
 
 
-def write_kubeconfig(path: Path, server: str, token: str) -> None:
+def write_kubeconfig(path: Path, server: str, token: str, ca_file: Path | None = None) -> None:
+    """Write the kubeconfig. ``ca_file``: authority of the server; None: it speaks plain text."""
+    authority = {"certificate-authority": str(ca_file)} if ca_file is not None else {}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": NAME, "cluster": {"server": server}}],
+        "clusters": [{"name": NAME, "cluster": {"server": server, **authority}}],
         "users": [{"name": NAME, "user": {"token": token}}],
         "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME}}],
         "current-context": NAME,

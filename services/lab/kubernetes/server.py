@@ -81,9 +81,11 @@ class EmulatedKubernetes:
         if self.nodes is not None:
             await self.nodes.start()
             Scheduler(self.registry, self.nodes, self.clock).start()
-        await self.http.start(self.settings.host, self.settings.port)
+        settings = self.settings
+        await self.http.start(settings.host, settings.port, settings.tls)
         self.watches.start(loop)
-        write_kubeconfig(self.kubeconfig, f"http://{self.settings.host}:{self.port}", self.settings.token)
+        server = f"{'https' if settings.tls else 'http'}://{settings.host}:{self.port}"
+        write_kubeconfig(self.kubeconfig, server, settings.token, settings.ca_file)
         log.info("emulated Kubernetes on port %d", self.port)
 
     def _create_first_objects(self) -> None:
@@ -124,4 +126,6 @@ class EmulatedKubernetes:
     def _is_known(self, request: Request) -> bool:
         """Return whether the token is valid; kubectl sends none to a port without TLS."""
         given = request.headers.get("authorization", "")
-        return not given or not self.settings.token or hmac.compare_digest(given.encode(), self._bearer.encode())
+        if not given and self.settings.tls is None:
+            return True
+        return not self.settings.token or hmac.compare_digest(given.encode(), self._bearer.encode())

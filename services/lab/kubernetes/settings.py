@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,10 @@ class EmulatedKubernetesSettings:
     allowed_hosts: tuple[str, ...] = ()
     events_max: int = EVENTS_MAX
     bookmark_s: float = BOOKMARK_S
+    tls: ssl.SSLContext | None = None
+    """None: plain text, and a client without a token is served, as kubectl sends none without TLS."""
+    ca_file: Path | None = None
+    """Authority of the certificate, which the kubeconfig names."""
     nodes: NodeSettings | None = None
     """Settings of the emulated nodes; None when another program runs the pods."""
     controllers: ControllerSettings = field(default_factory=ControllerSettings)

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -248,6 +248,9 @@ class LocalCluster:
         await asyncio.to_thread(data_files.check, self.data_dir)
         if self.settings.secure:
             self.tls = await asyncio.to_thread(LocalTls, self.data_dir / "tls")
+            if self.kubernetes is not None:
+                cert, ca = self.tls.kubernetes_file, self.tls.ca_file
+                self.kubernetes = replace(self.kubernetes, cert_file=cert, ca_file=ca)
         announce(self.tls, self.api_ports)
         self._describe_parts()
         await asyncio.gather(*(part.start() for name, part in self.parts.items() if not is_role(name)))

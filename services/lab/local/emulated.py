@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
+from pathlib import Path
 from typing import Any
 
 from peloton.errors import InvalidArgument, NotFound, Unavailable
@@ -11,9 +13,17 @@ from peloton.errors import InvalidArgument, NotFound, Unavailable
 TIMEOUT_S = 10.0
 
 
-def ask(name: str, address: str, token: str, method: str, path: str, body: object = None) -> Any:
-    """Return the parsed answer of an emulation. Raises Unavailable, or NotFound or InvalidArgument with its message."""
+def ask(
+    name: str, address: str, token: str, method: str, path: str, body: object = None, *, ca_file: Path | None = None
+) -> Any:
+    """Return the parsed answer of an emulation. Raises Unavailable, or NotFound or InvalidArgument with its message.
+
+    ``ca_file``: authority of its certificate; None: it speaks plain text.
+    """
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
+    if ca_file is not None:
+        context = ssl.create_default_context(cafile=ca_file)
+        connection = http.client.HTTPSConnection(address, timeout=TIMEOUT_S, context=context)
     try:
         text = json.dumps(body) if body is not None else None
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}

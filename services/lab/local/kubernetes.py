@@ -32,6 +32,9 @@ class LocalKubernetes:
     port: int
     simulate: int = 0
     """The number of simulated nodes; 0: three nodes with processes."""
+    cert_file: Path | None = None
+    """File of the certificate and its key; None: plain text."""
+    ca_file: Path | None = None
 
     @property
     def address(self) -> str:
@@ -49,6 +52,8 @@ class LocalKubernetes:
         """Return the command line arguments. ``ports`` are for pods that are processes."""
         arguments = ["--port", str(self.port), "--data", str(self.folder), "--prefix", f"{CLUSTER}-"]
         arguments += ["--image-download", str(image_download_s)]
+        if self.cert_file is not None:
+            arguments += ["--tls-cert", str(self.cert_file), "--tls-ca", str(self.ca_file)]
         arguments += [argument for name in pass_env for argument in ("--pass-env", name)]
         if self.simulate:
             simulated = ["--simulate", str(self.simulate), "--max-pods", str(PODS_MAX)]
@@ -91,4 +96,5 @@ class LocalKubernetes:
         self._ask("POST", f"/emulation/nodes/{quote(name, safe='')}/{verb}")
 
     def _ask(self, method: str, path: str) -> Any:
-        return ask("the emulated Kubernetes", self.address, read_or_make_token(self.kubeconfig), method, path)
+        token = read_or_make_token(self.kubeconfig)
+        return ask("the emulated Kubernetes", self.address, token, method, path, ca_file=self.ca_file)

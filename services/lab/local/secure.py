@@ -16,7 +16,7 @@ from services.lab.local.roles import BRIDGE, ROLES, WEB
 TRUST_DOMAIN = "local.peloton"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 SERVER_NAME = "localhost"
-POD = "pod"
+POD, KUBERNETES = "pod", "kubernetes"
 POD_VARIABLES = ("PELOTON_API_CA_FILE", "PELOTON_API_CERT_FILE", "PELOTON_API_KEY_FILE", "PELOTON_API_SERVER_NAME")
 
 
@@ -29,9 +29,10 @@ class LocalTls:
         from services.tls.authority import LocalAuthority
 
         authority = LocalAuthority(folder.resolve(), TRUST_DOMAIN)
-        self._ca_file = str(authority.ca_file)
+        self._ca_file, self.ca_file = str(authority.ca_file), authority.ca_file
         hosts = [*LOOPBACK, socket.gethostname()]
         self._roles = {role: authority.issue_role(role, hosts) for role in (*ROLES, WEB, BRIDGE)}
+        self.kubernetes_file = authority.issue_server(KUBERNETES, hosts)
         pod, user = authority.issue(POD, f"spiffe://{TRUST_DOMAIN}/{POD}"), authority.issue_user(getpass.getuser())
         self.browser_file = authority.write_browser_file(user)
         self._pod = (self._ca_file, str(pod.cert), str(pod.key), SERVER_NAME)

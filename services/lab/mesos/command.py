@@ -11,11 +11,12 @@ from typing import Any
 
 import click
 
-from services.lab.mesos.http.authentication import load_credentials, tls_context
+from services.lab.mesos.http.authentication import load_credentials
 from services.lab.mesos.server import Minicluster
 from services.lab.mesos.settings import DEFAULT_ISOLATION, MiniclusterSettings
 from services.lab.shared.commands import FILE, FOLDER, host_options, hosts_from, stop_event, tune_garbage_collector
 from services.lab.shared.hosts import default_hosts
+from services.lab.shared.http.tls import tls_context
 from services.lab.shared.yaml_rows import PORT_MAX
 
 HELP = """Run an emulated Mesos: a master with its agents, in one process.

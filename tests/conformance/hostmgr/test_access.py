@@ -14,7 +14,7 @@ from peloton.api.mesos_access import MesosAccess, TlsFiles, read_access
 from peloton.model.ids import Hostname
 from services.hostmgr.driver import PodOnHost
 from services.hostmgr.mesos import operator
-from services.lab.mesos.http.authentication import tls_context
+from services.lab.shared.http.tls import tls_context
 from tests.conformance.hostmgr.conftest import Make
 from tests.conformance.hostmgr.emulated import TIMEOUT_S, Emulated
 from tests.conformance.hostmgr.world import World, wait

@@ -15,7 +15,7 @@ import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoResponse
 
 from services.lab.local.temporal_server import is_reachable
-from services.lab.mesos.http.authentication import tls_context
+from services.lab.shared.http.tls import tls_context
 from services.temporal_connection import connect, connect_config
 from tests.workflow.server import server_story
 

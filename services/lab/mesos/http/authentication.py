@@ -5,7 +5,6 @@ from __future__ import annotations
 import binascii
 import hmac
 import json
-import ssl
 from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,21 +62,6 @@ def _basic(header: str) -> tuple[str, str]:
     except (binascii.Error, UnicodeDecodeError):
         return "", ""
     return (principal, secret) if scheme.lower() == "basic" else ("", "")
-
-
-def tls_context(cert: Path, ca: Path | None = None) -> ssl.SSLContext:
-    """Create a TLS context. Raises ValueError naming the file."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(cert)
-        if ca is not None:
-            context.load_verify_locations(ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except OSError as error:
-        raise ValueError(
-            f"{cert}, {ca or 'no authority'}: no certificate with its key, or no authority: {error}"
-        ) from None
-    return context
 
 
 def load_credentials(path: Path) -> dict[str, str]:
