@@ -29,6 +29,7 @@ from temporalio.client import (
     WorkflowHandle,
     WorkflowUpdateHandle,
 )
+from temporalio.common import HeaderCodecBehavior
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 from temporalio.runtime import (
@@ -50,7 +51,8 @@ from services.telemetry.metrics import counter, histogram, timing
 from services.telemetry.traces import WHAT as TRACES
 
 CAUSE: ContextVar[str] = ContextVar("cause", default="")
-"""Header of a signal that holds its cause. Histories show it, and workflows of other versions ignore it."""
+"""Header of a signal that holds its cause. Histories show it, encrypted where payloads are, and workflows of other
+versions ignore it."""
 END: ContextVar[JobEnd | None] = ContextVar("end", default=None)
 """Header of a signal with the end of a job, which workflows of other versions ignore as well: they read the rows."""
 HEARTBEAT = timedelta(seconds=2)
@@ -111,6 +113,7 @@ async def connect(
         lazy=is_lazy,
         identity=identity,
         data_converter=converter,
+        header_codec_behavior=HeaderCodecBehavior.CODEC if converter.payload_codec else HeaderCodecBehavior.NO_CODEC,
         interceptors=[*_trace_workflows(), _Causes()],
         runtime=_runtime(metrics_address),
     )

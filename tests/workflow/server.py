@@ -15,12 +15,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
+from temporalio.common import HeaderCodecBehavior
+from temporalio.converter import DataConverter
 from temporalio.worker import Interceptor, Replayer, WorkflowRunner
 
 from peloton.model.ids import JobId, job_workflow_id, new_job_id, update_workflow_id
 from peloton.model.job import JobRecord, RolledUp, SlaSpec
 from services.job_waker import JobWaker
 from services.lifecycles import DAEMON, JOB, start
+from services.payloads import CONVERTER
 from services.waker import Waker
 from services.worker.worker import WorkerPorts, build_workers, run_workers
 from services.workflow_labels import job_labels
@@ -106,7 +109,10 @@ WORKFLOWS: dict[str, type] = {
 
 
 async def replay(
-    history: WorkflowHistory, runner: WorkflowRunner | None = None, interceptors: Sequence[Interceptor] = ()
+    history: WorkflowHistory,
+    runner: WorkflowRunner | None = None,
+    interceptors: Sequence[Interceptor] = (),
+    converter: DataConverter = CONVERTER,
 ) -> None:
     """Replay a history with its own workflow alone, in the sandbox unless another runner is given. A run that has only
     begun has nothing to replay, and the SDK's replayer would wait for its first task without end.
@@ -116,7 +122,11 @@ async def replay(
     name = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
     runner = runner or workflow_runner()
     replayer = Replayer(
-        workflows=[WORKFLOWS[name]], workflow_runner=runner, interceptors=[EndsInSignals(), *interceptors]
+        workflows=[WORKFLOWS[name]],
+        workflow_runner=runner,
+        interceptors=[EndsInSignals(), *interceptors],
+        data_converter=converter,
+        header_codec_behavior=HeaderCodecBehavior.CODEC if converter.payload_codec else HeaderCodecBehavior.NO_CODEC,
     )
     await replayer.replay_workflow(history)
 

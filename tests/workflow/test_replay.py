@@ -17,6 +17,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.workflow import NondeterminismError
 
 from tests.workflow import server
+from tests.workflow.encrypted import encrypt, make_encrypting
 from tests.workflow.record_histories import RECIPES, write
 from tests.workflow.recorded import CHECKSUMS, FOLDER, NEXT, changes, freeze, histories, story_of
 from tests.workflow.server import replay
@@ -124,6 +125,16 @@ async def test_a_traced_history_replays(path: Path) -> None:
     started.setdefault("header", {}).setdefault("fields", {})["_tracer-data"] = payload
 
     await replay(history(events), UnsandboxedWorkflowRunner(), [TracingInterceptor(TracerProvider().get_tracer("x"))])
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=name_of)
+async def test_an_encrypted_history_replays(path: Path, tmp_path: Path) -> None:
+    """Payloads and headers are decrypted before the workflow sees them, so that its commands are the recorded ones."""
+    encrypted, converter = history(read(path)), make_encrypting(tmp_path)
+    assert await encrypt(encrypted, converter)
+    assert b"policies" not in encrypted.events[0].SerializeToString()
+
+    await replay(encrypted, UnsandboxedWorkflowRunner(), converter=converter)
 
 
 async def test_a_run_that_has_only_begun_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import grpc
 import pytest
@@ -16,7 +17,8 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSyste
 
 from services.lab.local.temporal_server import is_reachable
 from services.lab.shared.http.tls import tls_context
-from services.temporal_connection import connect, connect_config
+from services.temporal_connection import CAUSE, connect, connect_config
+from tests.workflow.encrypted import make_encrypting
 from tests.workflow.server import server_story
 
 CERTIFICATES = Path(__file__).parents[2] / "certificates"
@@ -79,6 +81,24 @@ async def test_a_job_runs_over_mutual_tls(temporal_address: str) -> None:
 
     started = [e.workflow_task_started_event_attributes for e in history.events if e.event_type == 6]
     assert all(one.identity.startswith("worker@") for one in started)
+
+
+async def test_the_cause_of_a_signal_is_encrypted(temporal_address: str, tmp_path: Path) -> None:
+    """A history shows the cause to readers with the keyring alone."""
+    converter = make_encrypting(tmp_path)
+    config = connect_config(temporal_address, environment={"TEMPORAL_CONFIG_FILE": os.devnull})
+    client = await connect(config, "worker", is_lazy=False, converter=converter)
+    handle = await client.start_workflow("Nothing", id=f"nothing-{uuid4()}", task_queue="none")
+    token = CAUSE.set("pod of alice lost")
+    await handle.signal("woken")
+    CAUSE.reset(token)
+    history = await handle.fetch_history()
+    await handle.terminate()
+
+    (signal,) = [event for event in history.events if event.HasField("workflow_execution_signaled_event_attributes")]
+    header = signal.workflow_execution_signaled_event_attributes.header.fields["cause"]
+    assert "alice" not in history.to_json()
+    assert ["pod of alice lost"] == await converter.decode([header])
 
 
 async def test_a_server_that_is_secured_is_found_with_its_certificates_only(temporal_address: str) -> None:
