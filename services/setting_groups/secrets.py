@@ -11,9 +11,9 @@ from services.setting_rules import SERVERS, URL, WORD, one_of, setting
 class SecretsSettings:
     secrets_keyring_file: str = setting(
         "",
-        SERVERS,
+        f"{SERVERS} web",
         "file with the keys that encrypt the secrets of jobs in the database; empty: they are stored as they are. See "
-        "[keyring](operations.md#the-keyring)",
+        "[keyring](operations.md#the-keyring). Role `web` decrypts Temporal's payloads by it, for operators",
     )
     secrets_provider: str = setting(
         "database",

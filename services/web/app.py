@@ -24,6 +24,7 @@ from peloton.errors import PelotonError
 from services.tls.transport import PLAINTEXT, Transport
 from services.web import schemas
 from services.web.api import Api
+from services.web.codec import FOLDER, Codec, Decodes
 from services.web.faults import answer_refusal
 from services.web.files import Files
 from services.web.gateway import Gateway
@@ -51,6 +52,8 @@ class WebSettings:
     temporal_namespace: str = ""  # empty: Temporal's default
     transport: Transport = PLAINTEXT
     sign_in: SignInSettings = NO_ISSUER
+    codec: Decodes | None = None  # of Temporal's payloads
+    codec_origins: tuple[str, ...] = ()  # of pages that may send payloads to it
 
 
 class _Assets(StaticFiles):
@@ -86,11 +89,12 @@ def create_app(settings: WebSettings) -> Starlette:
         *gateway.routes(),
         *schemas.routes(),
         *Files().routes(),
+        *Codec(settings.codec, sign_in).routes(),
         Mount("/assets", _Assets(directory=ASSETS / "assets", check_dir=False)),
         Route("/{path:path}", _page),
     ]
     middleware = [
-        Middleware(Guard, hosts=settings.hosts),
+        Middleware(Guard, hosts=settings.hosts, origins=dict.fromkeys(settings.codec_origins, FOLDER)),
         Middleware(Viewers, sign_in=sign_in, api=api),
         Middleware(GZipMiddleware, minimum_size=GZIP_FROM_BYTES, compresslevel=6),
     ]

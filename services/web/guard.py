@@ -7,6 +7,7 @@ report the origin of a request in ``Origin``, and the site's name, which may res
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -29,10 +30,12 @@ HEADERS = {
 
 
 class Guard:
-    """Middleware. ``hosts``: accepted host names, in addition to IP addresses and localhost."""
+    """Middleware. ``hosts``: accepted host names, in addition to IP addresses and localhost; ``origins``: the folder in
+    which pages of an origin may ask for something.
+    """
 
-    def __init__(self, app: ASGIApp, hosts: tuple[str, ...] = ()) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...] = (), origins: Mapping[str, str] | None = None) -> None:
+        self._app, self._origins = app, origins or {}
         self._hosts = frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,7 +43,10 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        if fault := self._fault(headers.get("host", ""), headers.get("origin")):
+        origin = headers.get("origin")
+        if origin and (folder := self._origins.get(origin)) and scope["path"].startswith(folder):
+            origin = None
+        if fault := self._fault(headers.get("host", ""), origin):
             await refusal("permission_denied", fault)(scope, receive, send)
             return
 

@@ -13,6 +13,7 @@ from services.settings import Settings
 from services.tls.transport import Transport
 from services.web.app import WebSettings, create_app
 from services.web.bodies import TIMEOUT_S_MAX
+from services.web.codec import Decodes
 from services.web.oidc import OidcClient
 from services.web.sessions import read_secret
 from services.web.sign_in import SignInSettings
@@ -37,6 +38,8 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
         settings.temporal_namespace,
         transport=transport,
         sign_in=_make_sign_in(settings),
+        codec=_make_codec(settings),
+        codec_origins=tuple(each for one in settings.web_codec_origins.split(",") if (each := one.strip())),
     )
     app = create_app(web)
 
@@ -54,6 +57,17 @@ async def run(settings: Settings, stop: asyncio.Event, serves: Callable[[], None
         transport=transport, request_s=REQUEST_S,
         ws="websockets-sansio", ws_max_size=MESSAGE_BYTES_MAX,
     )  # fmt: skip
+
+
+def _make_codec(settings: Settings) -> Decodes | None:
+    """Return the codec of Temporal's payloads. Raises InvalidArgument for a bad keyring."""
+    if not settings.secrets_keyring_file:
+        return None
+    require_extra("secure", "cryptography", "PELOTON_SECRETS_KEYRING_FILE")
+    from services.secrets.keyring import KeyringFile
+    from services.secrets.payload_codec import EncryptingCodec
+
+    return EncryptingCodec(KeyringFile(settings.secrets_keyring_file), encrypts=False)
 
 
 def _make_sign_in(settings: Settings) -> SignInSettings:

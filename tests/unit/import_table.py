@@ -442,8 +442,10 @@ MAY: dict[str, May] = {
             "services.settings",
             "services.tls.transport",
             "services.places",
+            "services.secrets.keyring",
+            "services.secrets.payload_codec",
         ),
-        ("cryptography", "google", "grpc", "orjson", "starlette", "uvicorn"),
+        ("cryptography", "google", "grpc", "orjson", "starlette", "uvicorn", "temporalio"),
     ),
     "services.worker": May(
         (

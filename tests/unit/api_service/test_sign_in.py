@@ -37,6 +37,8 @@ from services.audit.recorder import AuditMode, Recorder
 from services.aurorabridge.app import create_app as create_bridge
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.methods import METHODS
+from services.secrets.keyring import Keyring, KeyringFile, write_keyring
+from services.secrets.payload_codec import EncryptingCodec
 from services.storage.audit.audit_log import AuditFilter
 from services.storage.storage import Storage
 from services.tls.transport import PLAINTEXT
@@ -67,6 +69,7 @@ LOCK = "/api/peloton.api.v1alpha.admin.svc.AdminService/Lockdown"
 LOCKS = "/api/peloton.api.v1alpha.admin.svc.AdminService/GetLockdown"
 KEY = ec.generate_private_key(ec.SECP256R1())
 ISSUER = "http://localhost:9"
+TEMPORAL_PAGES = "http://127.0.0.1:8233"
 
 
 def document(_: str) -> bytes:
@@ -98,6 +101,7 @@ class Pages:
     def __init__(self, storage: Storage, app: Any, tokens: dict[str, str]) -> None:
         self.storage, self.tokens, self.hub = storage, tokens, app.state.hub
         self.bridge: httpx2.AsyncClient
+        self.codec: EncryptingCodec
         self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1")
 
     async def sign_in(self, name: str) -> None:
@@ -131,8 +135,19 @@ async def pages(storage: Storage, tmp_path: Path) -> AsyncIterator[Pages]:
         access=Access(by), transport=transport, recorder=recorder,
     )  # fmt: skip
     sign_in = SignInSettings(Issuer(ISSUER, "peloton"))
-    app = create_app(WebSettings(f"127.0.0.1:{server.port}", transport=transport, sign_in=sign_in))
+    write_keyring(tmp_path / "keyring", Keyring("", {}).add("first", is_active=True), is_new=True)
+    codec = EncryptingCodec(KeyringFile(str(tmp_path / "keyring")))
+    app = create_app(
+        WebSettings(
+            f"127.0.0.1:{server.port}",
+            transport=transport,
+            sign_in=sign_in,
+            codec=codec,
+            codec_origins=(TEMPORAL_PAGES,),
+        )
+    )
     pages = Pages(storage, app, tokens)
+    pages.codec = codec
     backend = Backend(f"127.0.0.1:{server.port}", transport=transport)
     bridge = httpx2.ASGITransport(create_bridge(backend, METHODS))
     pages.bridge = httpx2.AsyncClient(transport=bridge, base_url="http://127.0.0.1")
