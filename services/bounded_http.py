@@ -32,6 +32,7 @@ class _Incoming(io.RawIOBase):
     def __init__(self, connection: socket.socket, timeout_s: float) -> None:
         self._connection = connection
         self._until_s = time.monotonic() + timeout_s
+        self._has_begun = False
 
     def readable(self) -> bool:
         return True
@@ -41,6 +42,9 @@ class _Incoming(io.RawIOBase):
         if left_s <= 0:
             raise TimeoutError
         self._connection.settimeout(left_s)
+        if not self._has_begun and isinstance(self._connection, ssl.SSLSocket):
+            self._connection.do_handshake()  # which a read would do without checks of the context's class
+        self._has_begun = True
         return self._connection.recv_into(buffer)
 
 

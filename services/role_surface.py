@@ -82,7 +82,8 @@ class RolesOnlyOnThreads(grpc.ServerInterceptor):
 def roles_only(transport: Transport, direct_calls: bool) -> list[grpc.aio.ServerInterceptor]:
     """Return the interceptors of a resource manager."""
     if transport.proves_roles:
-        return [CertifiedRoles(transport, lambda method: not (direct_calls and method.startswith(_PUBLIC)))]
+        certified = CertifiedRoles(transport, lambda method: not (direct_calls and method.startswith(_PUBLIC)))
+        return [*_refuse_denied(transport), certified]
     return [] if direct_calls else [RolesOnly()]
 
 
@@ -97,7 +98,31 @@ def roles_only_in(services: Collection[str], transport: Transport) -> list[grpc.
     """Return the interceptors of an api, of whose services these are for roles."""
     if not transport.proves_roles:
         return []
-    return [CertifiedRoles(transport, lambda method: _service_of(method) in services)]
+    return [*_refuse_denied(transport), CertifiedRoles(transport, lambda method: _service_of(method) in services)]
+
+
+def _refuse_denied(transport: Transport) -> list[grpc.aio.ServerInterceptor]:
+    return [RefuseDenied(transport)] if transport.denies else []
+
+
+def denial_text(name: str) -> str:
+    return f"the certificate {name} is denied by PELOTON_TLS_DENIED_FILE"
+
+
+class RefuseDenied(AroundCalls):
+    """Interceptor that refuses calls of certificates that are denied."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def wrap(self, method: str, handler: Any) -> Any:
+        @asynccontextmanager
+        async def around(request: Any, context: Any) -> AsyncIterator[Any]:
+            if name := self._transport.find_denied(context):
+                await context.abort(grpc.StatusCode.UNAUTHENTICATED, denial_text(name))
+            yield request
+
+        return within(handler, around, handler.request_deserializer)
 
 
 def no_role_text(method: str) -> str:
@@ -140,11 +165,14 @@ class CertifiedRolesOnThreads(grpc.ServerInterceptor):
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
         handler: Any = continuation(handler_call_details)
         method = handler_call_details.method
-        if handler is None or (self._direct_calls and method.startswith(_PUBLIC)):
+        is_open = self._direct_calls and method.startswith(_PUBLIC)
+        if handler is None or (is_open and not self._transport.denies):
             return handler  # type: ignore[no-any-return]
 
         def answer(request: Any, context: Any) -> Any:
-            if not self._transport.is_role(context):
+            if name := self._transport.find_denied(context):
+                context.abort(grpc.StatusCode.UNAUTHENTICATED, denial_text(name))
+            if not is_open and not self._transport.is_role(context):
                 context.abort(grpc.StatusCode.PERMISSION_DENIED, no_role_text(method))
             return handler.unary_unary(request, context)
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from peloton.access.caller import Caller, CallerKind, Role
-from peloton.errors import InvalidArgument, InvalidSettings
+from peloton.errors import InvalidArgument, InvalidSettings, Unauthenticated
 from peloton.extras import require_extra
 from services.access.access import Access, Authenticators, SignInPlace, anonymous_with
 from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile
 from services.access.caller import CERTIFICATE, UNNAMED_ROLE
 from services.access.tokens import Tokens
+from services.role_surface import denial_text
 from services.settings import Settings
 from services.tls.peer import identity_of
 from services.tls.transport import Transport
@@ -71,6 +72,8 @@ def find_certified(transport: Transport) -> Callable[[Any], Caller | None]:
     def find(context: Any) -> Caller | None:
         if not transport.proves_roles:
             return None
+        if name := transport.find_denied(context):
+            raise Unauthenticated(denial_text(name))
         identity = identity_of(context) if transport.has_tls else None
         if transport.is_role(context):
             name = identity.role if identity is not None else ""

@@ -59,7 +59,7 @@ class TokenTransport(Transport):
 
     def __init__(self, inner: Transport, token: RoleToken) -> None:
         self._inner, self._token = inner, token
-        self.has_tls = inner.has_tls
+        self.has_tls, self.denies = inner.has_tls, inner.denies
         self._headers = ((ROLE_TOKEN, token.secret),)
 
     @property
@@ -84,6 +84,9 @@ class TokenTransport(Transport):
 
     def http_context(self) -> ssl.SSLContext | None:
         return self._inner.http_context()
+
+    def find_denied(self, context: Any) -> str:
+        return self._inner.find_denied(context)
 
     def expires_at(self) -> float | None:
         return self._inner.expires_at()

@@ -42,6 +42,12 @@ class TransportSettings:
         "names of the certificates of roles, SPIFFE ids or common names, with commas, from which private calls are "
         "taken; empty: `spiffe://TRUST-DOMAIN/role/ROLE` with the trust domain of the process's own certificate",
     )
+    tls_denied_file: str = setting(
+        "",
+        ALL,
+        "file of certificates that are denied before they expire: a SPIFFE id, a common name or `serial:HEX` per line; "
+        "it is read again when it changes. See [revocation](transport.md#revocation)",
+    )
     roles_port: int = setting(
         0,
         ALL,

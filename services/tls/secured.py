@@ -17,6 +17,7 @@ from peloton.api.tls_files import Pem, ReloadingFiles, TlsPaths
 from peloton.errors import InvalidArgument, InvalidSettings
 from services.setting_rules import ROLES
 from services.tls.certificate import Certificate, read_certificate
+from services.tls.denied import DeniedCertificates
 from services.tls.peer import Context, identity_of, trust_domain_of
 from services.tls.transport import Transport
 
@@ -39,15 +40,19 @@ class TlsTransport(Transport):
         server_name: str = "",
         roles: Iterable[str] = (),
         roles_port: int = 0,
+        denied_file: str = "",
     ) -> None:
         """``roles``: names of the certificates of roles; empty: those of the own trust domain. ``roles_port``: one more
-        port next to that for clients, which asks for certificates; 0: none. Raises InvalidArgument naming a file, and
+        port next to that for clients, which asks for certificates; 0: none. ``denied_file`` names certificates that are
+        denied. Raises InvalidArgument naming a file, and
         InvalidSettings.
         """
         self._asks_clients, self._roles_port = asks_clients, roles_port
         self._files = ReloadingFiles(paths, say=_say)
         self._channels = TlsChannels(self._files, server_name)
         self._roles = frozenset(roles)
+        self._denied = DeniedCertificates(denied_file) if denied_file else None
+        self.denies = self._denied is not None
         self._own = (self._files.generation, read_certificate(self._files.read().cert))
         self._http: tuple[int, ssl.SSLContext] | None = None
         if not self._roles and not trust_domain_of(self._own[1].spiffe_id):
@@ -93,6 +98,8 @@ class TlsTransport(Transport):
             connection.context = self._present_http_context()
 
         context.sni_callback = choose
+        if self._denied is not None:
+            self._denied.check_in(context)
         return context
 
     def _present_http_context(self) -> ssl.SSLContext:
@@ -103,11 +110,16 @@ class TlsTransport(Transport):
 
     def is_role(self, context: Context) -> bool:
         identity = identity_of(context)
-        if identity is None:
+        if identity is None or self.find_denied(context):
             return False
         if self._roles:
             return identity.name in self._roles
         return identity.role in ROLES and identity.trust_domain == trust_domain_of(self._certificate().spiffe_id)
+
+    def find_denied(self, context: Context) -> str:
+        if self._denied is None:
+            return ""
+        return self._denied.find(next(iter(context.auth_context().get("x509_pem_cert", ())), b""))
 
     def expires_at(self) -> float:
         return self._certificate().expires_at

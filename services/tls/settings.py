@@ -34,4 +34,5 @@ def _read_inner(settings: Settings) -> Transport:
         server_name=settings.tls_server_name,
         roles=roles,
         roles_port=settings.roles_port,
+        denied_file=settings.tls_denied_file,
     )

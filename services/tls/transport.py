@@ -17,6 +17,8 @@ class Transport(PlainChannels):
     """Plain text: the channels and ports of a process without TLS."""
 
     has_tls = False
+    denies = False
+    """True when some certificates are denied."""
 
     def bind(self, server: Any, address: str) -> int:
         """Add a port for roles to a server of either kind, and return it. Raises RuntimeError when it is in use."""
@@ -42,6 +44,10 @@ class Transport(PlainChannels):
     def is_role(self, context: Context) -> bool:
         """Report whether the caller has proven to be a role. Without TLS it cannot."""
         return False
+
+    def find_denied(self, context: Context) -> str:
+        """Return the name by which the certificate of the caller is denied; empty: it is not."""
+        return ""
 
     def expires_at(self) -> float | None:
         """Return when the certificate of this process expires, in seconds since the epoch; None without TLS."""

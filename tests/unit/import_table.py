@@ -155,7 +155,7 @@ MAY: dict[str, May] = {
             "peloton.api.channels",
             "peloton.api.tls_files",
             "peloton.extras",
-            "services.access.role_token",
+            *("services.access.files", "services.access.role_token"),
             "services.setting_groups",
             "services.setting_rules",
             "services.settings",
@@ -320,8 +320,14 @@ MAY: dict[str, May] = {
     ),
     "services.access.compose": May(
         (
-            *("peloton.access", "peloton.errors", "peloton.extras", "peloton.issuer"),
-            *("services.access", "services.settings", "services.tls"),
+            "peloton.access",
+            "peloton.errors",
+            "peloton.extras",
+            "peloton.issuer",
+            "services.access",
+            "services.settings",
+            "services.tls",
+            "services.role_surface",
         )
     ),
     "services.audit": May(
