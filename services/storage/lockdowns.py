@@ -7,6 +7,8 @@ import sqlalchemy as sa
 from services.storage.engine import Repository
 from services.storage.tables import LOCKDOWN
 
+_READING = sa.select(LOCKDOWN.c.component)
+
 
 def refusal_text(kind: str) -> str:
     return f"All {kind.lower()} APIs are locked down"
@@ -14,7 +16,7 @@ def refusal_text(kind: str) -> str:
 
 class Lockdowns(Repository):
     def read_locked(self) -> set[str]:
-        return self._db.read(lambda conn: set(conn.execute(sa.select(LOCKDOWN.c.component)).scalars()))
+        return self._db.read(lambda conn: set(conn.execute(_READING).scalars()))
 
     def refusal(self, kind: str) -> str:
         """Return the reason why calls of this kind, Read or Write, are rejected now; "" if they are not."""

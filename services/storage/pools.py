@@ -51,8 +51,11 @@ class Pools(Repository):
         return {RespoolId(pool_id): ResourcePoolConfig.FromString(unpack(blob)) for pool_id, blob in rows}
 
 
+_READING = sa.select(RESPOOL.c.respool_id, RESPOOL.c.config).order_by(RESPOOL.c.respool_id)
+
+
 def read_pools(conn: sa.Connection) -> tuple[PoolSpec, ...]:
-    rows = conn.execute(sa.select(RESPOOL.c.respool_id, RESPOOL.c.config).order_by(RESPOOL.c.respool_id))
+    rows = conn.execute(_READING)
     return tuple(_spec(RespoolId(pool_id), blob) for pool_id, blob in rows)
 
 

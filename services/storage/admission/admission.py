@@ -35,6 +35,13 @@ from services.storage.volumes.rows import volumes_of
 
 # MISSING AdmissionSnapshot
 
+_READING_LOG = (
+    sa.select(STATUS_LOG)
+    .where(STATUS_LOG.c.seq > sa.bindparam("after_seq", type_=sa.BigInteger))
+    .order_by(STATUS_LOG.c.seq)
+    .limit(sa.bindparam("at_most", type_=sa.Integer))
+)
+
 
 class Admission(Repository):
     def queueable(self, job_id: JobId, limit: int) -> list[tuple[int, int]]:
@@ -178,10 +185,9 @@ class Admission(Repository):
         self, conn: sa.Connection, after_seq: int, limit: int
     ) -> list[tuple[int, JobId, int, int, PodState]]:
         """Return ended runs ``(seq, job, instance, run, state)`` in the order of their commits."""
-        query = sa.select(STATUS_LOG).where(STATUS_LOG.c.seq > after_seq).order_by(STATUS_LOG.c.seq).limit(limit)
         return [
             (row.seq, JobId(row.job_id), row.instance_id, row.run_id, POD_STATES[row.state])
-            for row in conn.execute(query)
+            for row in conn.execute(_READING_LOG, {"after_seq": after_seq, "at_most": limit})
         ]
 
     @writing

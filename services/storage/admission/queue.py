@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -17,11 +19,34 @@ from services.storage.admission.snapshot import runs_of
 from services.storage.engine import lock_job
 from services.storage.jobs.rows import hold_job, read_job
 from services.storage.jobs.steering import touch_job
-from services.storage.pods.scope import INITIALIZED, Span, within
+from services.storage.pods.scope import INITIALIZED, Span, in_scope, within
 from services.storage.pods.sql import GOAL_ALIVE
 from services.storage.pods.writes import fire, instances_of
 from services.storage.ranges import as_ranges
 from services.storage.tables import POD
+
+_WAITS = sa.and_(POD.c.state == INITIALIZED, GOAL_ALIVE)
+_FINDING = (
+    sa.select(POD.c.instance_id)
+    .where(
+        POD.c.job_id == sa.bindparam("of_job"),
+        _WAITS,
+        POD.c.instance_id >= sa.bindparam("first", type_=sa.BigInteger),
+    )
+    .order_by(POD.c.instance_id)
+    .limit(sa.bindparam("at_most", type_=sa.Integer))
+)
+
+
+@cache
+def _select_runs(dialect: str, is_gang: bool) -> sa.Select[Any]:
+    """Build the statement that selects the pods of a span that wait for a place, in runs of equal ones. Pods that were
+    queued before keep their place, a gang as a whole.
+    """
+    given: sa.ColumnElement[int] = sa.bindparam("place", type_=sa.BigInteger)
+    place = sa.cast(given, sa.BigInteger) if is_gang else sa.case((POD.c.queue_seq > 0, POD.c.queue_seq), else_=given)
+    mine = POD.c.job_id == sa.bindparam("s_job_id", type_=POD.c.job_id.type)
+    return runs_of(mine, sa.and_(in_scope(Span.kind, dialect), _WAITS), place)
 
 
 def join_ranges(items: Iterable[tuple[JobId, int, int]]) -> list[tuple[JobId, int, int]]:
@@ -42,22 +67,23 @@ def queueable(conn: sa.Connection, job_id: str, limit: int) -> list[tuple[int, i
     if job is None or limit <= 0 or job.state in JOB_TERMINAL or is_ending(job):
         return []
     allowed = _remaining_count(conn, job)
-    waits = sa.and_(POD.c.job_id == job_id, POD.c.state == INITIALIZED, GOAL_ALIVE)
+    waits = sa.and_(POD.c.job_id == sa.bindparam("of_job"), _WAITS)
     gang: list[tuple[int, int]] = []
+    first = 0
     if job.gang_size > 1:
         in_gang = sa.select(sa.func.count()).select_from(POD).where(waits, POD.c.instance_id < job.gang_size)
-        if conn.execute(in_gang).scalar_one() == job.gang_size:
+        if conn.execute(in_gang, {"of_job": job_id}).scalar_one() == job.gang_size:
             if allowed is not None and allowed < job.gang_size:
                 return []
             gang = [(0, job.gang_size)]
             limit -= job.gang_size
             allowed = None if allowed is None else allowed - job.gang_size
-        waits = sa.and_(waits, POD.c.instance_id >= job.gang_size)
+        first = job.gang_size
     limit = limit if allowed is None else min(limit, allowed)
     if limit <= 0:
         return gang
-    query = sa.select(POD.c.instance_id).where(waits).order_by(POD.c.instance_id).limit(limit)
-    return gang + as_ranges(conn.execute(query).scalars())
+    found = conn.execute(_FINDING, {"of_job": job_id, "first": first, "at_most": limit})
+    return gang + as_ranges(found.scalars())
 
 
 def mark_pending(
@@ -66,22 +92,22 @@ def mark_pending(
     job = hold_job(conn, job_id)
     if job is None or job.state in JOB_TERMINAL:
         return []
-    waits = sa.and_(POD.c.state == INITIALIZED, GOAL_ALIVE)
+    dialect = conn.dialect.name
     marked: dict[int, list[int]] = {}
     for start, count in ranges:
-        scope = within(conn, Span(job_id, start, count))
-        event, seq = Event.ENQUEUE, queue_seq
-        place: sa.ColumnElement[int] = sa.case((POD.c.queue_seq > 0, POD.c.queue_seq), else_=queue_seq)
+        span = Span(job_id, start, count)
+        event, seq, is_gang = Event.ENQUEUE, queue_seq, False
         if job.gang_size > 1 and (start, count) == (0, job.gang_size):
             query = sa.select(sa.func.count(), sa.func.min(POD.c.queue_seq), sa.func.max(POD.c.queue_seq))
-            here, first, last = conn.execute(query.where(scope, waits)).one()
+            here, first, last = conn.execute(query.where(within(conn, span), _WAITS)).one()
             if here < job.gang_size:
                 continue
-            event, seq = Event.ENQUEUE_GANG, last if first else queue_seq
-            place = sa.literal(seq)
-        for key, begin, length, *_ in conn.execute(runs_of(POD.c.job_id == job_id, sa.and_(scope, waits), place)):
+            event, seq, is_gang = Event.ENQUEUE_GANG, last if first else queue_seq, True
+        for key, begin, length, *_ in conn.execute(
+            _select_runs(dialect, is_gang), {**span.bind(dialect), "place": seq}
+        ):
             marked.setdefault(key, []).extend(range(begin, begin + length))
-        fire(conn, Span(job_id, start, count), event, now_ns, queue_seq=seq)
+        fire(conn, span, event, now_ns, queue_seq=seq)
     return [(seq, *span) for seq in sorted(marked) for span in as_ranges(sorted(marked[seq]))]
 
 

@@ -89,8 +89,8 @@ class Configs(Repository):
         if config is None or not instance_ids:
             return {}
         wanted = set(instance_ids)
-        query = _overrides(job_id, version, OVERRIDE.c.config, span=(min(wanted), max(wanted)))
-        for row in conn.execute(query):
+        named = {"of_job": job_id, "of_version": version, "first": min(wanted), "last": max(wanted)}
+        for row in conn.execute(_READING_OWN_CONFIGS, named):
             if row.instance_id in wanted:
                 config.instanceConfig[row.instance_id].ParseFromString(unpack(row.config))
         return {instance_id: effective_task_config(config, instance_id) for instance_id in instance_ids}
@@ -163,8 +163,7 @@ def _current_version(conn: sa.Connection, job_id: str) -> int:
 
 def read_config(conn: sa.Connection, job_id: str, version: int) -> job_pb2.JobConfig | None:
     """Read a configuration without instanceConfig."""
-    query = sa.select(JOB_CONFIG.c.config).where(JOB_CONFIG.c.job_id == job_id, JOB_CONFIG.c.version == version)
-    blob = conn.execute(query).scalar()
+    blob = conn.execute(_READING_CONFIG, {"of_job": job_id, "of_version": version}).scalar()
     return None if blob is None else job_pb2.JobConfig.FromString(unpack(blob))
 
 
@@ -232,6 +231,11 @@ _READING_FACTS = sa.select(JOB_CONFIG.c.facts).where(
     JOB_CONFIG.c.job_id == _OF_JOB, JOB_CONFIG.c.version == _OF_VERSION
 )
 _READING_OWN_FACTS = _overrides(_OF_JOB, _OF_VERSION, OVERRIDE.c.facts, _SPAN)
+_READING_OWN_CONFIGS = _overrides(_OF_JOB, _OF_VERSION, OVERRIDE.c.config, _SPAN)
+_READING_CONFIG = sa.select(JOB_CONFIG.c.config).where(
+    JOB_CONFIG.c.job_id == _OF_JOB, JOB_CONFIG.c.version == _OF_VERSION
+)
+_INSERTING = JOB_CONFIG.insert()
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
@@ -254,17 +258,16 @@ def insert_config(
     of v1alpha.
     """
     bare = without_instances(config)
-    conn.execute(
-        JOB_CONFIG.insert().values(
-            job_id=job_id,
-            version=version,
-            created_ns=now_ns,
-            facts=facts_to_text(instance_facts(config, config.defaultConfig)),
-            config=pack(bare.SerializeToString()),
-            overrides_from=overrides_from or version,
-            spec=pack(spec) if spec else b"",
-        )
-    )
+    values = {
+        "job_id": job_id,
+        "version": version,
+        "created_ns": now_ns,
+        "facts": facts_to_text(instance_facts(config, config.defaultConfig)),
+        "config": pack(bare.SerializeToString()),
+        "overrides_from": overrides_from or version,
+        "spec": pack(spec) if spec else b"",
+    }
+    conn.execute(_INSERTING, values)
     insert_overrides(conn, rows)
 
 

@@ -30,7 +30,7 @@ from peloton.model.pod import PodState
 from peloton.model.secret import Secret
 from peloton.ports import PERSON, SecretStore
 from services.storage.codec import job_record
-from services.storage.engine import Database, Repository, lock_job, reading
+from services.storage.engine import Database, Repository, lock_job, read_job_row, reading
 from services.storage.jobs.configs import OverrideRows, insert_config, read_config
 from services.storage.jobs.deletion import forget_instances, forget_jobs
 from services.storage.jobs.rows import grown_config, hold_job, insert_alone, store_growth
@@ -55,6 +55,11 @@ SETTLE_ATTEMPTS_MAX = 5
 _IDS_PER_QUERY = 1_000
 _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
 _ADDED_INSTANCES_VERSION = "operation aborted due to unexpected version"
+_READING_JOBS = (
+    sa.select(JOB)
+    .where(JOB.c.job_id.in_(sa.bindparam("of_jobs", expanding=True)), JOB.c.state != _DELETED)
+    .order_by(JOB.c.job_id)
+)
 _SERVICE_EVENTS = {
     JobState.RUNNING: JobEvent.START_SERVICE,
     JobState.KILLED: JobEvent.STOP_SERVICE,
@@ -71,7 +76,8 @@ class Jobs(Repository):
 
     def get(self, job_id: JobId) -> JobRecord | None:
         """Return a job; None if it does not exist or is being deleted."""
-        return next(iter(self.get_many([job_id])), None)
+        row = self._db.read(partial(read_job_row, job_id=job_id))
+        return None if row is None or row.state == _DELETED else job_record(row)
 
     @reading
     def get_many(self, conn: sa.Connection, job_ids: Iterable[JobId]) -> list[JobRecord]:
@@ -79,8 +85,7 @@ class Jobs(Repository):
         wanted = sorted(set(job_ids))
         rows: list[sa.Row[Any]] = []
         for begin in range(0, len(wanted), _IDS_PER_QUERY):
-            query = sa.select(JOB).where(JOB.c.job_id.in_(wanted[begin : begin + _IDS_PER_QUERY]))
-            rows += conn.execute(query.where(JOB.c.state != _DELETED).order_by(JOB.c.job_id))
+            rows += conn.execute(_READING_JOBS, {"of_jobs": wanted[begin : begin + _IDS_PER_QUERY]})
         return [job_record(row) for row in rows]
 
     @reading

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -19,6 +21,11 @@ from services.storage.jobs.wakes import note_wakes
 from services.storage.tables import JOB, JOB_CONFIG, JOB_STREAM, OVERRIDE
 from services.storage.volumes.rows import reclaim_volumes
 
+_INSERTING = JOB.insert()
+_FORGETTING_STREAM = [
+    sa.delete(table).where(table.c.job_id == sa.bindparam("of_job")) for table in (OVERRIDE, JOB_STREAM)
+]
+
 
 def read_job(conn: sa.Connection, job_id: str) -> JobRecord | None:
     row = read_job_row(conn, job_id)
@@ -33,7 +40,7 @@ def hold_job(conn: sa.Connection, job_id: str) -> JobRecord | None:
 
 def insert_job(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig) -> None:
     """Insert a job. Raises InvalidArgument for a service that cannot reuse the volumes of a former one of its id."""
-    conn.execute(JOB.insert().values(**job_values(job), search=search_text(config)))
+    conn.execute(_INSERTING, {**job_values(job), "search": search_text(config)})
     note_wakes(conn, [job.job_id], job.created_ns)
     if job.type is JobType.SERVICE:
         reclaim_volumes(conn, job, config)
@@ -44,12 +51,17 @@ def insert_alone(conn: sa.Connection, job: JobRecord, config: job_pb2.JobConfig)
 
     The writer of a job's first rows holds its key in ``job_stream``, so a stream and a call do not mix.
     """
-    insert = sqlite.insert if conn.dialect.name == "sqlite" else postgresql.insert
-    taken = insert(JOB_STREAM).values(job_id=job.job_id, token="", touched_ns=job.created_ns)
-    conn.execute(taken.on_conflict_do_update(index_elements=[JOB_STREAM.c.job_id], set_={"token": ""}))
+    named = {"job_id": job.job_id, "token": "", "touched_ns": job.created_ns}
+    conn.execute(_take_key(conn.dialect.name), named)
     insert_job(conn, job, config)
-    for table in (OVERRIDE, JOB_STREAM):
-        conn.execute(sa.delete(table).where(table.c.job_id == job.job_id))
+    for statement in _FORGETTING_STREAM:
+        conn.execute(statement, {"of_job": job.job_id})
+
+
+@cache
+def _take_key(dialect: str) -> Any:
+    insert: Any = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    return insert(JOB_STREAM).on_conflict_do_update(index_elements=[JOB_STREAM.c.job_id], set_={"token": ""})
 
 
 def grown_config(config: job_pb2.JobConfig, new_count: int) -> job_pb2.JobConfig:

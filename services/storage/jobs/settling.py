@@ -52,6 +52,15 @@ _WRITING = (
 )
 _DURATIONS = histogram("peloton.job.duration")
 _COUNTED = [number for kind, number in JOB_TYPE_NUMBERS.items() if kind.runs_to_end]
+_READING_SMALL = (
+    sa.select(JOB)
+    .where(
+        JOB.c.job_id.in_(sa.bindparam("of_jobs", expanding=True)),
+        JOB.c.type.in_(_COUNTED),
+        JOB.c.instance_count <= sa.bindparam("small_pods", type_=sa.Integer),
+    )
+    .order_by(JOB.c.job_id)
+)
 
 
 def read_pending(
@@ -65,10 +74,10 @@ def read_pending(
 
 
 def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp:
-    small = sa.and_(JOB.c.job_id.in_(wanted), JOB.c.type.in_(_COUNTED), JOB.c.instance_count <= SMALL_PODS)
+    named = {"of_jobs": wanted, "small_pods": SMALL_PODS}
 
     def read(conn: sa.Connection) -> list[PendingSettle]:
-        jobs = [job_record(row) for row in conn.execute(sa.select(JOB).where(small).order_by(JOB.c.job_id))]
+        jobs = [job_record(row) for row in conn.execute(_READING_SMALL, named)]
         wakes = read_wakes(conn, [job.job_id for job in jobs])
         pending = (plan_for(conn, job, now_ns, wakes.get(job.job_id)) for job in jobs)
         return [one for one in pending if isinstance(one, PendingSettle)]

@@ -23,6 +23,7 @@ from services.storage.tables import FINISHED_STATES, IS_ACTIVE, JOB, JOB_WAKE, U
 
 _MINE = JOB_WAKE.c.job_id == sa.bindparam("of_job", type_=JOB_WAKE.c.job_id.type)
 _READING = sa.select(JOB_WAKE.c.noted_ns, JOB_WAKE.c.due_ns).where(_MINE)
+_READING_MANY = sa.select(JOB_WAKE).where(JOB_WAKE.c.job_id.in_(sa.bindparam("of_jobs", expanding=True)))
 _SEEN = _MINE & (JOB_WAKE.c.noted_ns == sa.bindparam("noted", type_=sa.BigInteger))
 _FORGETTING = sa.delete(JOB_WAKE).where(_SEEN)
 _SETTING = sa.update(JOB_WAKE).where(_SEEN).values(due_ns=sa.bindparam("due", type_=sa.BigInteger))
@@ -114,7 +115,7 @@ def read_wake(conn: sa.Connection, job_id: str) -> Wake | None:
 
 
 def read_wakes(conn: sa.Connection, job_ids: Sequence[str]) -> dict[str, Wake]:
-    rows = conn.execute(sa.select(JOB_WAKE).where(JOB_WAKE.c.job_id.in_(job_ids)))
+    rows = conn.execute(_READING_MANY, {"of_jobs": job_ids})
     return {row.job_id: Wake(row.noted_ns, row.due_ns) for row in rows}
 
 

@@ -10,6 +10,8 @@ from services.storage.tables import CLUSTER_BINDING
 _ID_LENGTH = 36
 """Length of the ids of jobs, and of pools other than the root."""
 
+_READING = sa.select(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id.in_(sa.bindparam("of_objects", expanding=True)))
+
 
 def binding_of_job(conn: sa.Connection, job: JobRecord) -> str:
     """Return the binding of a job, or else of its pool; "" without one.
@@ -23,8 +25,7 @@ def binding_of_job(conn: sa.Connection, job: JobRecord) -> str:
 
 
 def read_bindings(conn: sa.Connection, *object_ids: str) -> dict[str, str]:
-    query = sa.select(CLUSTER_BINDING).where(CLUSTER_BINDING.c.object_id.in_(object_ids))
-    return {row.object_id: row.binding for row in conn.execute(query)}
+    return {row.object_id: row.binding for row in conn.execute(_READING, {"of_objects": object_ids})}
 
 
 def bound_elsewhere(conn: sa.Connection, cluster: str) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -32,7 +33,7 @@ from services.storage.engine import Database, Repository, key_table, key_values,
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.rows import hold_job
 from services.storage.moves.bindings import binding_of_job
-from services.storage.pods.scope import ENDING_NUMBERS, KILLING, LIVING_JOBS, ON_HOST_NUMBERS, Chosen, within
+from services.storage.pods.scope import ENDING_NUMBERS, KILLING, LIVING_JOBS, ON_HOST_NUMBERS, Chosen, in_scope, within
 from services.storage.pods.sql import GOAL_ALIVE, GOAL_ENDED, LAUNCHABLE, RUN_SUPERSEDED, where
 from services.storage.pods.status_writes import Retry, StatusOutcome, apply_statuses, read_retries
 from services.storage.pods.writes import add_output, fire, fire_each
@@ -133,9 +134,9 @@ class HostPods(Repository):
         """Return configuration version -> the instances that will run it."""
 
         def work(conn: sa.Connection) -> dict[int, list[int]]:
-            query = sa.select(POD.c.config_version, POD.c.instance_id).where(within(conn, Chosen(job_id, instance_ids)))
-            found: dict[int, list[int]] = {}
-            for version, instance in conn.execute(query.order_by(POD.c.instance_id)):
+            dialect, found = conn.dialect.name, dict[int, list[int]]()
+            named = Chosen(job_id, instance_ids).bind(dialect)
+            for version, instance in conn.execute(_select_versions(dialect), named):
                 found.setdefault(version, []).append(instance)
             return found
 
@@ -250,6 +251,22 @@ class HostPods(Repository):
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
+_IN_MAINTENANCE = sa.select(HOST.c.hostname).where(
+    HOST.c.cluster == sa.bindparam("of_cluster"), HOST.c.drained_from_ns > 0
+)
+
+
+@cache
+def _select_versions(dialect: str) -> sa.Select[Any]:
+    mine = in_scope(Chosen.kind, dialect)
+    return sa.select(POD.c.config_version, POD.c.instance_id).where(mine).order_by(POD.c.instance_id)
+
+
+@cache
+def _select_launchable(dialect: str) -> sa.Select[Any]:
+    return sa.select(POD.c.instance_id, POD.c.desired_run_id).where(in_scope(Chosen.kind, dialect), LAUNCHABLE)
+
+
 def _mark_launched(
     conn: sa.Connection,
     job_id: str,
@@ -261,13 +278,11 @@ def _mark_launched(
     job = hold_job(conn, job_id)
     if job is None or not may_be_in(cluster, binding_of_job(conn, job)):
         return set()
-    in_maintenance = sa.select(HOST.c.hostname).where(HOST.c.cluster == cluster, HOST.c.drained_from_ns > 0)
-    away = set(conn.execute(in_maintenance).scalars())
+    away = set(conn.execute(_IN_MAINTENANCE, {"of_cluster": cluster}).scalars())
     asked = {row[0]: row for row in rows if row[2] not in away}
-    query = sa.select(POD.c.instance_id, POD.c.desired_run_id).where(
-        within(conn, Chosen(job_id, list(asked))), LAUNCHABLE
-    )
-    taken = {instance for instance, run in conn.execute(query) if asked[instance][1] == run}
+    dialect = conn.dialect.name
+    launchable = conn.execute(_select_launchable(dialect), Chosen(job_id, list(asked)).bind(dialect))
+    taken = {instance for instance, run in launchable if asked[instance][1] == run}
     members = {instance for instance in taken if instance < job.gang_size}
     if len(members) < job.gang_size:
         taken -= members

@@ -241,12 +241,15 @@ class Pods(Repository):
         return self._db.read(partial(read_lead, job=job))
 
 
+_LAST_INSTANCE = sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == sa.bindparam("of_job"))
+
+
 def _create_chunk(conn: sa.Connection, job_id: str, now_ns: int) -> tuple[int, int, int]:
     """Create the next pods; returns the counts of pods before and after, and the target count."""
     job = hold_job(conn, job_id)
     if job is None:
         raise NotFound(f"job {job_id} not found").because(Reason.JOB_NOT_FOUND, job=job_id)
-    last = conn.execute(sa.select(sa.func.max(POD.c.instance_id)).where(POD.c.job_id == job_id)).scalar()
+    last = conn.execute(_LAST_INSTANCE, {"of_job": job_id}).scalar()
     start = 0 if last is None else last + 1  # chunks are created in order, each as a whole or not at all
     count = min(CHUNK_PODS, job.instance_count - start)
     if count <= 0 or job.state in JOB_TERMINAL:

@@ -87,11 +87,17 @@ def _labels(facts: InstanceFacts, named: frozenset[Label]) -> tuple[Label, ...]:
 
 def _read_ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> list[_Pod]:
     """Read READY pods from instance ``first`` on."""
-    columns = (POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host, POD.c.cluster, POD.c.updated_ns)
-    query = (
-        sa.select(POD.c.instance_id, *columns, POD.c.vain_count)
-        .where(POD.c.job_id == job.job_id, POD.c.instance_id >= first, LAUNCHABLE)
-        .order_by(POD.c.instance_id)
-        .limit(limit)
+    return [tuple(row) for row in conn.execute(_READING, {"of_job": job.job_id, "first": first, "at_most": limit})]
+
+
+_COLUMNS = (POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host, POD.c.cluster, POD.c.updated_ns)
+_READING = (
+    sa.select(POD.c.instance_id, *_COLUMNS, POD.c.vain_count)
+    .where(
+        POD.c.job_id == sa.bindparam("of_job"),
+        POD.c.instance_id >= sa.bindparam("first", type_=sa.BigInteger),
+        LAUNCHABLE,
     )
-    return [tuple(row) for row in conn.execute(query)]
+    .order_by(POD.c.instance_id)
+    .limit(sa.bindparam("at_most", type_=sa.Integer))
+)

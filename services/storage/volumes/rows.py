@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -48,20 +50,24 @@ def read_retained(conn: sa.Connection) -> list[RetainedVolume]:
     Left out are volumes included in the admission of their instance's current run, while it holds its resources, and
     volumes given up with their host.
     """
+    return [
+        RetainedVolume(JobId(job_id), instance, pool, size, bool(wanted))
+        for job_id, instance, pool, size, wanted in conn.execute(_select_retained())
+    ]
+
+
+@cache
+def _select_retained() -> sa.Select[Any]:
     mine = sa.and_(POD.c.job_id == VOLUME.c.job_id, POD.c.instance_id == VOLUME.c.instance_id)
     run = sa.case((POD.c.state == READY, POD.c.desired_run_id), else_=POD.c.run_id)
     is_held = sa.and_(POD.c.state.in_(ALLOCATED_NUMBERS), run == VOLUME.c.run_id)
     is_given_up = sa.and_(VOLUME.c.goal == _DELETED, VOLUME.c.state == _LOST)
     columns = (VOLUME.c.job_id, VOLUME.c.instance_id, VOLUME.c.respool_id, VOLUME.c.size_mib, WANTED.label("wanted"))
-    query = (
+    return (
         sa.select(*columns)
         .select_from(VOLUME.outerjoin(POD, sa.and_(mine, is_held)))
         .where(POD.c.job_id.is_(None), sa.not_(is_given_up))
     )
-    return [
-        RetainedVolume(JobId(job_id), instance, pool, size, bool(wanted))
-        for job_id, instance, pool, size, wanted in conn.execute(query)
-    ]
 
 
 def volume_count_outside(conn: sa.Connection, job_ids: Sequence[str], cluster: str) -> int:
