@@ -517,7 +517,7 @@ MAY: dict[str, May] = {
     "services.roles": May(
         (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
     ),
-    "services.runtime": May((*_INSIDE, "peloton.extras", "workflows.policies", "services")),
+    "services.runtime": May((*_INSIDE, "peloton.extras", "workflows.policies", "services"), ("uvloop",)),
     "services.secret_rotation": May(
         ("services.secrets", "services.settings", "services.storage.schema_version", "services.storage.storage")
     ),
