@@ -15,7 +15,7 @@ from pathlib import Path
 
 from peloton.lifecycle.liveness import LOOP_BOUND_S, find_hung
 from services import health_file, ticks
-from services.health_file import WRITE_PERIOD_S, Health
+from services.health_file import CHECK_PERIOD_S, WRITE_PERIOD_S, Health
 
 log = logging.getLogger(__name__)
 
@@ -109,20 +109,24 @@ def _probe(health: ProcessHealth, ask: Callable[[], object], stopping: threading
 
 def _write(health: ProcessHealth, path: Path, stopping: threading.Event) -> None:
     was_hung = is_unwritable = False
+    written, written_s = None, 0.0
     while not stopping.is_set():
-        now = health.evaluate()
+        now, now_s = health.evaluate(), time.monotonic()
         if now.hung and not was_hung:
             log.error("%s; the stacks of all threads:\n%s", now.hung, _stacks())
         was_hung = bool(now.hung)
+        if now == written and now_s - written_s < WRITE_PERIOD_S:
+            stopping.wait(CHECK_PERIOD_S)
+            continue
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             health_file.write(path, now)
-            is_unwritable = False
+            written, written_s, is_unwritable = now, now_s, False
         except OSError as error:
             if not is_unwritable:
                 log.warning("health file %s cannot be written: %s", path, error.strerror)
             is_unwritable = True
-        stopping.wait(WRITE_PERIOD_S)
+        stopping.wait(CHECK_PERIOD_S)
 
 
 def _stacks() -> str:

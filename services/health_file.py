@@ -13,7 +13,10 @@ from pathlib import Path
 
 from peloton.files import read_text_file
 
-WRITE_PERIOD_S = 2.0
+CHECK_PERIOD_S, WRITE_PERIOD_S = 2.0, 10.0
+"""Seconds between two looks at the health, which is written when it has changed, and between two writes without a
+change.
+"""
 STALE_S = 30.0
 """Age of the file above which its process counts as hung."""
 

@@ -39,7 +39,7 @@ class FailureOutput:
         self._read = read
         self._store = store
         self._failures: queue.Queue[PodOnHost] = queue.Queue(QUEUE_MAX)
-        self._stopping = threading.Event()
+        self._has_some, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="output of failed pods", daemon=True)
 
     def start(self) -> None:
@@ -47,6 +47,7 @@ class FailureOutput:
 
     def stop(self) -> None:
         self._stopping.set()
+        self._has_some.set()
         self._thread.join()
 
     def take(self, statuses: Sequence[PodStatus]) -> None:
@@ -57,15 +58,24 @@ class FailureOutput:
                     self._failures.put_nowait(PodOnHost(status.pod_id, status.host, status.agent_id))
                 except queue.Full:
                     return
+                finally:
+                    self._has_some.set()
 
     def _run(self) -> None:
         with ticking("output of failed pods", PERIOD_S) as loop:
-            while not self._stopping.wait(PERIOD_S):
+            while True:
+                loop.rest()
+                self._has_some.wait()
                 loop.tick()
+                if self._stopping.wait(PERIOD_S):  # meanwhile more pods fail
+                    return
+                self._has_some.clear()
                 try:
                     self.run_round()
                 except Exception as error:  # storage is unavailable: these pods keep their message
                     log.info("output of failed pods not stored: %s", error)
+                if not self._failures.empty():
+                    self._has_some.set()
 
     def run_round(self) -> None:
         texts = []

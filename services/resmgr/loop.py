@@ -263,7 +263,8 @@ class AdmissionLoop:
     async def _admission_round(self) -> None:
         """Wait for a change or the end of the period, then run one cycle and the pause after it."""
         settings = self.settings
-        period_s = min(settings.entitlement_period_s, settings.preemption_period_s if settings.preempts else math.inf)
+        preempts = settings.preempts and self.state.is_busy  # the first pods end the wait
+        period_s = min(settings.entitlement_period_s, settings.preemption_period_s if preempts else math.inf)
         due_s = time.monotonic() + period_s
         while not self._is_dirty and time.monotonic() < due_s:
             log_s = settings.log_poll_s(self.state.has_waiting, self.state.is_busy)
