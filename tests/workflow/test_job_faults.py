@@ -38,6 +38,11 @@ def run_killed() -> Story:
     return story
 
 
+def small_life() -> Story:
+    """Ten pods that run at once, on hosts that have room; the host manager settles their end."""
+    return Story(admission_s=0, settles_ends=True).submit(10)
+
+
 def call_count(story: Story) -> int:
     story.run()
     return len(story.workflow.calls)
@@ -59,6 +64,20 @@ def test_every_call_of_a_life_fails_once(fault: Fault, admission_s: float) -> No
         assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S, f"call {index}"
         assert {PodId(JOB, i, 1) for i in range(15)} | {PodId(JOB, 7, 2)} == set(story.cluster.launched)
     assert calls > 20
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("port", ["settle", "create", "enqueue", "acquire_hosts", "launch"])
+def test_every_step_of_a_small_life_fails_once(fault: Fault, port: str) -> None:
+    """A failure of any step that a small job makes at once leaves a job that ends as usual."""
+    usual = small_life()
+    usual.run()
+    story = small_life()
+    (story.cluster.outages if fault is Fault.REFUSED else story.cluster.lost_replies)[port] = 1
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+    assert story.workflow.ended_at_s < usual.workflow.ended_at_s + SLACK_S
+    assert {PodId(JOB, i, 1) for i in range(10)} == set(story.cluster.launched)
 
 
 @pytest.mark.parametrize("fault", Fault)
