@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from peloton.model.host import HostState
 from peloton.model.ids import ROOT_POOL_ID, Hostname, JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.maintenance import HostMaintenance
 from services.lab.local import temporal_server
-from services.workflow_labels import PoolPaths, job_labels, maintenance_labels
+from services.workflow_labels import PoolPaths, first_state, job_labels, maintenance_labels
 from tests.unit.model.test_pool_paths import pool as pool_spec
 from workflows.attributes import SEARCH_ATTRIBUTES
 
@@ -41,6 +43,22 @@ def test_a_job_is_found_by_what_people_know_of_it() -> None:
         "PelotonState": "PENDING",
     } == found
     assert found.keys() - nameless == {"PelotonOwner"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "instance_count", "state"),
+    [
+        (JobType.BATCH, 100, JobState.PENDING),
+        (JobType.BATCH, 101, JobState.INITIALIZED),
+        (JobType.SERVICE, 1, JobState.INITIALIZED),
+    ],
+)
+def test_a_small_batch_job_waits_from_its_start(kind: JobType, instance_count: int, state: JobState) -> None:
+    """The first step of a small batch job creates its pods, so it is shown as PENDING before."""
+    job = replace(JOB, type=kind, instance_count=instance_count, state=JobState.INITIALIZED)
+
+    assert state is first_state(job)
+    assert JobState.KILLED is first_state(replace(job, state=JobState.KILLED))
 
 
 def test_a_job_is_reported_in_a_sentence() -> None:
