@@ -64,10 +64,10 @@ class PodId:
 
     @classmethod
     def parse(cls, text: str) -> PodId:
-        pieces = text.split("-")
-        if len(pieces) != 7:
+        if text.count("-") != 6:
             raise ValueError(f"invalid pod id {quote(text)}: want <job>-<instance>-<run>")
-        return cls(JobId("-".join(pieces[:5])), _number(pieces[5], text), int(pieces[6]))
+        job, instance, run = text.rsplit("-", 2)
+        return cls(JobId(job), _number(instance, text), int(run))
 
 
 def _number(text: str, whole: str) -> int:

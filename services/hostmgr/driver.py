@@ -206,6 +206,8 @@ class PodTemplate:
         self.secret_variables = variables_in(self.secrets)
         self.resources = pod_resources(config)
         self.revocable = config.revocable or job.sla.revocable
+        self.needed = compute_needed(self.resources)
+        self._counted_labels = collect_labels(config)
         self.labels: tuple[Label, ...] = tuple((label.key, label.value) for label in config.labels)
         self.volume = volume_spec(config)
         self.dynamic_ports = [(port.name, port.envName) for port in pod_ports(config) if port.value == 0]
@@ -217,7 +219,7 @@ class PodTemplate:
 
     def collect_labels(self, allocated: Iterable[int]) -> tuple[Label, ...]:
         """Return the labels of a pod with these dynamic ports that its host counts."""
-        return (*collect_labels(self.config), *map(port_label, allocated))
+        return (*self._counted_labels, *map(port_label, allocated))
 
     def ports(self, allocated: Sequence[int]) -> dict[str, int]:
         """Return port names with the dynamic ports assigned to a pod, in the order of the config."""
@@ -242,7 +244,7 @@ class PodLaunch(NamedTuple):
     @property
     def taken(self) -> Resources:
         """Return the resources that the pod takes of the cluster. Slack is offered without a factor."""
-        asked = compute_needed(self.template.resources)
+        asked = self.template.needed
         if self.factors == AT_PAR:
             return asked
         return scale_request(asked, self.factors._replace(cpu_percent=100) if self.template.revocable else self.factors)

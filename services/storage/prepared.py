@@ -32,9 +32,11 @@ class Prepared:
         self._text = str(compiled)
         self._parameters: list[str] = compiled.positiontup
         self._constants: Mapping[str, Any] = compiled.params
-        places = {name: at for at, name in enumerate(names)}
-        self._order = [places[name] for name in self._parameters] if names else []
-        is_id = [name for name in names if isinstance(compiled.binds[name].type, sa.Uuid)]
+        others = [name for name in dict.fromkeys(self._parameters) if name not in names]
+        self._rest = [self._constants[name] for name in others]
+        places = {name: at for at, name in enumerate([*names, *others])}
+        self._order = [places[name] for name in self._parameters]
+        is_id = [name for name in names if name in compiled.binds and isinstance(compiled.binds[name].type, sa.Uuid)]
         self._ids = [places[name] for name in is_id] if dialect == "sqlite" else []
 
     def fetch(self, conn: sa.Connection, named: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -51,6 +53,7 @@ class Prepared:
         for row in rows:
             for at in self._ids:
                 row[at] = id_to_sqlite(row[at])
+            row += self._rest
             given.append(tuple([row[at] for at in self._order]))
         conn.exec_driver_sql(self._text, given)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -30,6 +30,8 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 MIB = 2**20
+JOBS_KEPT = 10_000
+"""Limit of job ids that are known to be valid: each report of a pod has one."""
 RECONCILED = "REASON_RECONCILIATION"
 AGENT_BACK = "REASON_AGENT_REREGISTERED"
 _SAY_NOTHING = ("TASK_UNREACHABLE", "TASK_UNKNOWN")
@@ -304,7 +306,10 @@ def _pod_id(text: str) -> PodId | None:
     """Return None for a task or executor that is not Peloton's."""
     try:
         pod_id = PodId.parse(text.removeprefix(PREFIX))
-        parse_job_id(pod_id.job_id)
+        _check_job_id(pod_id.job_id)
     except ValueError:
         return None
     return pod_id
+
+
+_check_job_id = lru_cache(JOBS_KEPT)(parse_job_id)

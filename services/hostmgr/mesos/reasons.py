@@ -71,6 +71,8 @@ def is_limit_refusal(status: Json) -> bool:
 def cause_of(status: Json) -> Cause:
     """Return the cause in a TaskStatus. An unknown reason, as of a later Mesos, counts as no reason."""
     reason, message = status.get("reason", ""), status.get("message", "")
+    if not reason:
+        return Cause.PROGRAM
     if reason == AGENT_REMOVED and any(text in message for text in GONE_MESSAGES):
         return Cause.HOST_GONE
     if is_limit_refusal(status):

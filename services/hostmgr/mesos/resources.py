@@ -60,6 +60,20 @@ def _resources(cpu_milli: int, memory_mib: int, disk_mib: int, gpu_milli: int, e
     return Resources(cpu_milli, memory_mib, disk_mib, gpu_milli, extended)
 
 
+@lru_cache(maxsize=SHAPES_MAX)
+def _compute_needs(wanted: Resources) -> tuple[tuple[str, int], ...]:
+    """Return the thousandths by kind that a pod takes of its host."""
+    wanted = compute_needed(wanted)
+    needs = {
+        "cpus": wanted.cpu_milli,
+        "mem": wanted.memory_mib * 1000,
+        "disk": wanted.disk_mib * 1000,
+        "gpus": wanted.gpu_milli,
+        **{name.removeprefix(PREFIX): amount * 1000 for name, amount in wanted.extended},
+    }
+    return tuple((name, amount) for name, amount in needs.items() if amount > 0)
+
+
 @dataclass(slots=True)
 class OfferedResources:
     """The mutable resources of one host that are available to pods, from any number of offers.
@@ -97,33 +111,28 @@ class OfferedResources:
         ranges = (r for entry in self.port_entries for r in entry["ranges"]["range"])
         return tuple(sorted((int(r["begin"]), int(r["end"])) for r in ranges))
 
-    def take(self, wanted: Resources, revocable: bool, ports: Iterable[int]) -> list[Json] | None:
+    def take(self, wanted: Resources, revocable: bool, ports: Collection[int]) -> list[Json] | None:
         """Return entries that make up ``wanted`` (revocable applies to cpu only) and the ports; None when some are
         lacking."""
-        wanted = compute_needed(wanted)
-        needs = {
-            "cpus": wanted.cpu_milli,
-            "mem": wanted.memory_mib * 1000,
-            "disk": wanted.disk_mib * 1000,
-            "gpus": wanted.gpu_milli,
-            **{name.removeprefix(PREFIX): amount * 1000 for name, amount in wanted.extended},
-        }
+        needs = dict(_compute_needs(wanted))
         taken: list[Json] = []
-        left = list(self.scalars)
-        for position, (name, is_revocable, amount, entry) in enumerate(left):
-            need = needs.get(name, 0)
-            if need <= 0 or is_revocable != (revocable and name == "cpus"):
-                continue
-            part = min(need, amount)
-            if part > 0:
+        left: list[tuple[int, Scalar]] = []
+        for position, (name, is_revocable, amount, entry) in enumerate(self.scalars):
+            part = min(needs.get(name, 0), amount)
+            if part > 0 and is_revocable == (revocable and name == "cpus"):
                 taken.append({**entry, "scalar": {"value": part / 1000}})
                 needs[name] -= part
-                left[position] = (name, is_revocable, amount - part, entry)
-        port_parts = self._take_ports(sorted(ports))
-        if any(need > 0 for need in needs.values()) or port_parts is None:
+                left.append((position, (name, is_revocable, amount - part, entry)))
+        if any(needs.values()):
             return None
-        self.scalars = left
-        return taken + port_parts
+        if ports:
+            port_parts = self._take_ports(sorted(ports))
+            if port_parts is None:
+                return None
+            taken += port_parts
+        for position, scalar in left:
+            self.scalars[position] = scalar
+        return taken
 
     def take_disk(self, size_mib: int) -> Json | None:
         """Return an entry of this size, cut from one that is at least as large."""

@@ -75,9 +75,15 @@ def fire_each(
         {"s_job_id": job_id, "s_instance": instance, **_bind(event, {**own, "now_ns": now_ns})}
         for instance, own in given.items()
     ]
-    conn.execute(update_of(event, ONE, dialect), rows)
+    names = tuple(rows[0])
+    _prepare(event, dialect, names).execute(conn, [[row[name] for name in names] for row in rows])
     if not TABLE[event].is_quiet:
         add_events(conn, Chosen(job_id, sorted(given)), now_ns)
+
+
+@cache
+def _prepare(event: Event, dialect: str, names: tuple[str, ...]) -> Prepared:
+    return Prepared(update_of(event, ONE, dialect), dialect, names)
 
 
 def _bind(event: Event, given: Mapping[str, Any]) -> dict[str, Any]:
