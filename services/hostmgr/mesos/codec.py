@@ -17,6 +17,7 @@ from peloton.api.secret_variables import OF_JOB
 from peloton.api.v0.task import task_pb2
 from peloton.model.host_pool import AT_PAR
 from peloton.model.ids import PodId, parse_job_id
+from peloton.model.making import maker
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.resources import Resources
 from peloton.model.secret import Secret
@@ -73,16 +74,13 @@ def _pod_status(task_id: str, agent_id: str, status: Json) -> PodStatus | None:
         if status["state"] not in _SAY_NOTHING:
             log.warning("ignored status %s of task %s: its id is not a Peloton pod id", status["state"], task_id)
         return None
-    return PodStatus(
-        pod_id,
-        state,
-        int(status.get("timestamp", 0) * 1e9),
-        agent_id=agent_id,
-        message=status.get("message", ""),
-        reason=status.get("reason", ""),
-        healthy=status.get("healthy"),
-        cause=cause_of(status),
-    )
+    time_ns, host, containers, waits = int(status.get("timestamp", 0) * 1e9), "", (), False
+    message, reason, healthy = status.get("message", ""), status.get("reason", ""), status.get("healthy")
+    values = (pod_id, state, time_ns, host, agent_id, message, reason, healthy, cause_of(status), containers, waits)
+    return _make_status(*values)
+
+
+_make_status = maker(PodStatus)
 
 
 class TaskTemplate:
