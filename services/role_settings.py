@@ -165,7 +165,7 @@ def _read_digest(path: str) -> str:
 
 def read_kubernetes_settings(settings: Settings) -> KubernetesSettings:
     """Read the settings of the Kubernetes driver. Raises InvalidArgument naming the setting."""
-    from services.hostmgr.kubernetes.settings import KubernetesSettings, read_node_selector, read_ports
+    from services.hostmgr.kubernetes.settings import KubernetesSettings, read_node_selector, read_ports, read_taints
 
     return KubernetesSettings(
         settings.kubernetes,
@@ -174,6 +174,7 @@ def read_kubernetes_settings(settings: Settings) -> KubernetesSettings:
         namespace=settings.kubernetes_namespace,
         node_selector=read_node_selector(settings.kubernetes_node_selector),
         taint=settings.kubernetes_taint,
+        taints_used=read_taints(settings.kubernetes_taints_used),
         priority_class=settings.kubernetes_priority_class,
         log_retention_s=settings.kubernetes_log_retention_s,
         image_timeout_s=settings.kubernetes_image_timeout_s,

@@ -28,6 +28,12 @@ class KubernetesSettings:
         "key of a taint that keeps external pods off nodes dedicated to Peloton, whose pods tolerate it",
         form=WORD,
     )
+    kubernetes_taints_used: str = setting(
+        "",
+        "hostmgr",
+        "keys of further taints, `KEY,KEY`: their nodes take [gated pods](kubernetes/gate.md#taints) that tolerate "
+        "them, and no other pods of Peloton; nodes with other taints are not used",
+    )
     kubernetes_pool: str = setting(
         "",
         "hostmgr",

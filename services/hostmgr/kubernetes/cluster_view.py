@@ -15,7 +15,7 @@ from peloton.model.pod import Cause, PodState
 from services.hostmgr.driver import PodReport
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.nodes.ledger import Ledger
-from services.hostmgr.kubernetes.nodes.nodes import DOWN, node_of
+from services.hostmgr.kubernetes.nodes.nodes import DOWN, Taints, node_of
 from services.hostmgr.kubernetes.pods.launches import demand_of
 from services.hostmgr.kubernetes.pods.pod_cache import OwnPod, PodCache
 from services.hostmgr.kubernetes.pods.statuses import is_over, pod_id_of
@@ -43,6 +43,7 @@ class ClusterView:
         self._publish, self._wake = publish, wake
         self.lock = threading.RLock()
         self.ledger = Ledger()
+        self._taints: tuple[int, frozenset[Taints]] = (-1, frozenset())
         self.cache = PodCache()
         self._is_new_term = False
         self.unconfirmed: set[str] = set()  # Peloton's pods that were launched, and whose existence is unknown
@@ -221,6 +222,14 @@ class ClusterView:
         with self.lock:
             self.ledger.expect(key_of(pod), node, demand_of(pod))
         self._wake()
+
+    def taints(self) -> frozenset[Taints]:
+        """Return the different taints of the nodes, from a cache while no node changes."""
+        with self.lock:
+            version = self.ledger.nodes_version
+            if self._taints[0] != version:
+                self._taints = version, self.ledger.taints()
+            return self._taints[1]
 
     def own(self, name: str) -> OwnPod | None:
         return self.cache.pods.get(name)

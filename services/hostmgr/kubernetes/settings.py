@@ -30,6 +30,7 @@ class KubernetesSettings:
     namespace: str = "peloton"  # of Peloton's pods
     node_selector: tuple[tuple[str, str], ...] = ()  # labels of the nodes to use; empty: all nodes
     taint: str = "peloton.io/dedicated"  # key of a taint that Peloton's pods tolerate
+    taints_used: frozenset[str] = frozenset()  # keys of taints whose nodes take gated pods that tolerate them
     priority_class: str = "peloton"
     log_retention_s: float = 600.0  # seconds for which an ended pod, with its log, is kept after its end is stored
     image_timeout_s: float = 900.0  # timeout of the pulls of a pod's images
@@ -75,6 +76,15 @@ def read_node_selector(text: str) -> tuple[tuple[str, str], ...]:
             raise InvalidArgument(f"PELOTON_KUBERNETES_NODE_SELECTOR={text!r}: {part!r} is not KEY=VALUE of a label")
         pairs.append((key, value))
     return tuple(pairs)
+
+
+def read_taints(text: str) -> frozenset[str]:
+    """Parse ``key,key``. Raises InvalidArgument."""
+    keys = frozenset(filter(None, (part.strip() for part in text.split(","))))
+    for key in sorted(keys):
+        if not LABEL_KEY.fullmatch(key):
+            raise InvalidArgument(f"PELOTON_KUBERNETES_TAINTS_USED={text!r}: {key!r} is not the key of a taint")
+    return keys
 
 
 def read_ports(text: str) -> Ports:

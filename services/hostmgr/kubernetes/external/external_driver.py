@@ -44,6 +44,7 @@ class ExternalPodsDriver(KubernetesDriver):
             uids_of,
             gone=gone,
             fits=self.view.external_pod_fits,
+            taints=self.view.taints,
         )
         self.capabilities = replace(self.capabilities, external_pods=self.external)
         self._external_news = [

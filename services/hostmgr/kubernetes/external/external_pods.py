@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import quote
 
 from peloton.api.v0.job import job_pb2
@@ -57,6 +58,7 @@ from services.hostmgr.kubernetes.external.put_back import (
     sort_overdue,
     suspend,
 )
+from services.hostmgr.kubernetes.nodes.nodes import Taints
 from services.hostmgr.kubernetes.pods.pod_cache import PodCache
 from services.hostmgr.kubernetes.pods.statuses import is_over
 
@@ -93,8 +95,8 @@ class _Seen:
     since_s: float = field(default_factory=time.monotonic)
     owner: Owner | None = None
     refusal: str = ""
-    config: job_pb2.JobConfig | None = None
-    found: tuple[Json, bool, str, FoundPod] | None = None  # the cached result, valid for this object, wait and pool
+    config: tuple[frozenset[Taints], job_pb2.JobConfig] | None = None  # valid for these taints of nodes
+    found: tuple[Json, Any, FoundPod] | None = None  # the cached result, after the values for which it is valid
     said: PodCondition | None = None  # shown at the pod
     is_overdue_shown: bool = False
 
@@ -129,12 +131,13 @@ class ExternalPods:
         uids_of: UidsOf,
         gone: Callable[[Json], None],
         fits: Callable[[Json, str], None] = lambda pod, node: None,
+        taints: Callable[[], frozenset[Taints]] = frozenset,
     ) -> None:
         """``publish`` takes reports of launched pods, ``gone`` each pod that was deleted or has ended, ``fits`` each
-        admitted pod without a node and the node of its fit test."""
+        admitted pod without a node and the node of its fit test; ``taints`` returns the different ones of nodes."""
         self._api, self._cluster = api, cluster
         self._host_id_of, self._publish, self._uids_of, self._gone = host_id_of, publish, uids_of, gone
-        self._fits = fits
+        self._fits, self._taints = fits, taints
         self._changed: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._pods: dict[str, _Seen] = {}
@@ -236,28 +239,32 @@ class ExternalPods:
                 return None
             pods = sorted(self._pods.values(), key=_age)
             launched = frozenset(self._launched)
-        return [self._make_found(seen, launched) for seen in pods]
+        taints = self._taints()
+        return [self._make_found(seen, launched, taints) for seen in pods]
 
-    def _make_found(self, seen: _Seen, launched: frozenset[str]) -> FoundPod:
+    def _make_found(self, seen: _Seen, launched: frozenset[str], taints: frozenset[Taints]) -> FoundPod:
         pod = seen.pod
         waits = wants_launch(pod) and pod["metadata"]["uid"] not in launched
         pool = pool_of_pod(pod) or self._pool_of(pod["metadata"]["namespace"]) if waits else ""
-        if seen.found is None or seen.found[0] is not pod or seen.found[1:3] != (waits, pool):
-            seen.found = (pod, waits, pool, self._evaluate(seen, pod, waits, pool))
-        return seen.found[3]
+        valid_for = waits, pool, taints
+        if seen.found is None or seen.found[0] is not pod or seen.found[1] != valid_for:
+            seen.found = (pod, valid_for, self._evaluate(seen, waits, pool, taints))
+        return seen.found[2]
 
-    def _evaluate(self, seen: _Seen, pod: Json, waits: bool, pool: str) -> FoundPod:
+    def _evaluate(self, seen: _Seen, waits: bool, pool: str, taints: frozenset[Taints]) -> FoundPod:
+        pod = seen.pod
         meta = pod["metadata"]
         owner = seen.owner or self._owner_of(pod)
         seen.owner = owner
         name = f"{meta['namespace']}/{meta['name']}"
         try:
             observed = ObservedPod(meta["uid"], owner.job_id, waits)
-            if waits and seen.config is None:
-                seen.config = config_of(pod, owner, self._cluster)
+            if waits and (seen.config is None or seen.config[0] != taints):
+                seen.config = taints, config_of(pod, owner, self._cluster, taints)
         except Refused as refused:
             return FoundPod(ObservedPod(meta["uid"], JobId(meta["uid"]), False), name, refusal=str(refused))
-        return FoundPod(observed, name, seen.config, pool, since_s=seen.since_s)
+        config = seen.config[1] if seen.config is not None else None
+        return FoundPod(observed, name, config, pool, since_s=seen.since_s)
 
     def _owner_of(self, pod: Json) -> Owner:
         """Return the pod's controller; for a ReplicaSet its own controller, so that a Deployment is one job through

@@ -7,16 +7,18 @@ never misplaced; of a gated pod it is left to the scheduler that places it. Pref
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL
 from peloton.model.host import CLUSTER_LABEL
 from peloton.model.ids import JobId, parse_job_id
 from peloton.model.resources import EXTENDED_AMOUNT_MAX, RESOURCE_KINDS
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.external.gate import is_by_gate
+from services.hostmgr.kubernetes.nodes.nodes import TAINTS_LABEL, Taints, taints_text, tolerates
 from services.hostmgr.kubernetes.pods.statuses import is_extended, sum_occupied
 
 POOL = "peloton.io/pool"
@@ -96,8 +98,8 @@ def pool_named(thing: Json) -> str:
     return str(own or "")
 
 
-def config_of(pod: Json, owner: Owner, cluster: str) -> job_pb2.JobConfig:
-    """Return the configuration without the pool. Raises Refused."""
+def config_of(pod: Json, owner: Owner, cluster: str, taints: Collection[Taints] = ()) -> job_pb2.JobConfig:
+    """Return the configuration without the pool. ``taints`` are the different ones of nodes. Raises Refused."""
     spec, meta = pod["spec"], pod["metadata"]
     if not is_by_gate(pod):
         _refuse_unknown_fields(spec)
@@ -117,11 +119,11 @@ def config_of(pod: Json, owner: Owner, cluster: str) -> job_pb2.JobConfig:
     labels = {"cluster": cluster, "namespace": owner.namespace, "kind": owner.kind, "name": owner.name}
     for key, value in labels.items():
         config.labels.add(key=f"peloton.io/{key}", value=value)
-    _fill(config.defaultConfig, pod, cluster)
+    _fill(config.defaultConfig, pod, cluster, taints if is_by_gate(pod) else ())
     return config
 
 
-def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str) -> None:
+def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str, taints: Collection[Taints]) -> None:
     spec = pod["spec"]
     try:
         asked = sum_occupied(pod)
@@ -142,6 +144,7 @@ def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str) -> None:
     rules = [_host(CLUSTER_LABEL, cluster)]
     rules += [_host(key, value) for key, value in sorted((spec.get("nodeSelector") or {}).items())]
     rules += _affinity(spec.get("affinity") or {}, is_whole=not is_by_gate(pod))
+    rules += _away_from(spec.get("tolerations") or (), taints)
     task.constraint.type = task_pb2.Constraint.AND_CONSTRAINT
     task.constraint.andConstraint.constraints.extend(rules)
 
@@ -156,6 +159,16 @@ def _host(key: str, value: str, condition: int = _EQUAL) -> task_pb2.Constraint:
     rule.labelConstraint.label.key, rule.labelConstraint.label.value = key, value
     rule.labelConstraint.requirement = 1
     return rule
+
+
+def _away_from(tolerations: Collection[Json], taints: Collection[Taints]) -> Iterator[task_pb2.Constraint]:
+    """Yield that the pod is on no host whose taints it does not tolerate. A pod that tolerates some names the exclusive
+    label, so that it may be on hosts that no other pods use."""
+    for each in sorted(taints):
+        if not tolerates(tolerations, each):
+            yield _host(TAINTS_LABEL, taints_text(each), _LESS)
+    if any(tolerates(tolerations, each) for each in taints):
+        yield _host(EXCLUSIVE_LABEL, "none", _LESS)
 
 
 def _all(rules: list[task_pb2.Constraint]) -> task_pb2.Constraint:

@@ -19,7 +19,7 @@ from services.hostmgr.driver import Claim, FreeResources, Ports, RegisteredHost
 from services.hostmgr.kubernetes.nodes import node_volumes
 from services.hostmgr.kubernetes.nodes.node_line import Demand, Line, host_of
 from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume
-from services.hostmgr.kubernetes.nodes.nodes import DOWN, Node
+from services.hostmgr.kubernetes.nodes.nodes import DOWN, Node, Taints
 
 NO_VOLUMES: Mapping[str, VolumeRecord] = MappingProxyType({})
 FORMER_MAX = 8
@@ -142,6 +142,11 @@ class Ledger:
     def node(self, name: str) -> Node | None:
         line = self._lines.get(name)
         return line.node if line is not None else None
+
+    def taints(self) -> frozenset[Taints]:
+        """Return the different taints of the nodes."""
+        nodes = (line.node for line in self._lines.values())
+        return frozenset(node.taints for node in nodes if node is not None and node.taints)
 
     def pods_on(self, name: str) -> list[str]:
         """Return all known live pods on the node."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from peloton.errors import InvalidArgument
-from peloton.lifecycle.constraints import HOSTNAME_LABEL, HostLabels
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, HOSTNAME_LABEL, HostLabels
 from peloton.model.ids import Hostname
 from peloton.model.resources import Resources
 from services.hostmgr.driver import Ports
@@ -29,6 +30,22 @@ _NODE_STATE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable",
 """Taints that repeat the condition Ready and the cordon, which are read directly."""
 
 
+TAINTS_LABEL = "peloton.io/taints"
+"""Label of a host whose node keeps pods away that do not tolerate its taints: the taints as text."""
+
+
+class Taint(NamedTuple):
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key}{'=' if self.value else ''}{self.value}:{self.effect}"
+
+
+Taints = tuple[Taint, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node; equal while nothing relevant changes: heartbeats change nothing."""
@@ -45,6 +62,7 @@ class Node:
     ports: Ports = ()
     withdrawn: str = ""  # why it is unschedulable by an act of others; empty: it is schedulable
     volumes: dict[str, NodeVolume] = field(default_factory=dict)  # by id
+    taints: Taints = ()  # that keep pods away, in order
 
 
 def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
@@ -57,19 +75,21 @@ def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
     allocatable = status.get("allocatable") or {}
     annotations = meta.get("annotations") or {}
     maintenance = annotations.get(MAINTENANCE, "")
+    taints = _taints(spec)
     return Node(
         name,
         meta["uid"],
         _address(status),
         capacity_of(allocatable),
         pods_max=int(amount(allocatable.get("pods", "0"))),
-        labels=labels | {HOSTNAME_LABEL: name},
+        labels=labels | {HOSTNAME_LABEL: name} | _taint_labels(taints, settings),
         is_ready=_is_ready(status),
         maintenance=maintenance if maintenance in (DRAINING, DOWN) else "",
         is_cordoned=bool(spec.get("unschedulable")),
         ports=_ports(annotations, settings),
-        withdrawn=_withdrawn(spec, settings.taint, is_cordoned_by_us=CORDONED in annotations),
+        withdrawn=_withdrawn(spec, taints, settings, is_cordoned_by_us=CORDONED in annotations),
         volumes=volumes_of(annotations),
+        taints=taints,
     )
 
 
@@ -107,12 +127,41 @@ def _is_ready(status: Json) -> bool:
     return any(entry.get("type") == "Ready" and entry.get("status") == "True" for entry in conditions)
 
 
-def _withdrawn(spec: Json, tolerated: str, is_cordoned_by_us: bool) -> str:
+def _taints(spec: Json) -> Taints:
+    taints = spec.get("taints") or ()
+    found = (Taint(one.get("key", ""), one.get("value") or "", one.get("effect", "")) for one in taints)
+    return tuple(sorted(one for one in found if one.effect in _KEEPS_AWAY and one.key not in _NODE_STATE))
+
+
+def taints_text(taints: Taints) -> str:
+    return ",".join(map(str, taints))
+
+
+def _taint_labels(taints: Taints, settings: KubernetesSettings) -> HostLabels:
+    """Return the labels by which the fit test of gated pods knows the taints; the exclusive one keeps all other pods
+    away, except from nodes that are dedicated to Peloton."""
+    labels: HostLabels = {TAINTS_LABEL: taints_text(taints)} if taints else {}
+    if any(one.key in settings.taints_used for one in taints):
+        labels[EXCLUSIVE_LABEL] = labels[TAINTS_LABEL]
+    return labels
+
+
+def tolerates(tolerations: Collection[Json], taints: Taints) -> bool:
+    """Return whether a pod with these tolerations may be on a node with the taints. A toleration with an unknown
+    operator counts: the scheduler decides."""
+    return all(any(_tolerates_one(one, taint) for one in tolerations) for taint in taints)
+
+
+def _tolerates_one(toleration: Json, taint: Taint) -> bool:
+    if toleration.get("effect") not in (None, "", taint.effect) or toleration.get("key") not in (None, "", taint.key):
+        return False
+    return toleration.get("operator") not in (None, "Equal") or (toleration.get("value") or "") == taint.value
+
+
+def _withdrawn(spec: Json, taints: Taints, settings: KubernetesSettings, is_cordoned_by_us: bool) -> str:
     if spec.get("unschedulable") and not is_cordoned_by_us:
         return "an operator of the cluster has cordoned it"
-    for taint in spec.get("taints") or ():
-        key, effect = taint.get("key", ""), taint.get("effect", "")
-        if effect in _KEEPS_AWAY and key != tolerated and key not in _NODE_STATE:
-            value = f"={taint['value']}" if taint.get("value") else ""
-            return f"it has the taint {key}{value}:{effect}"
+    for taint in taints:
+        if taint.key != settings.taint and taint.key not in settings.taints_used:
+            return f"it has the taint {taint}"
     return ""

@@ -30,7 +30,9 @@ from services.hostmgr.kubernetes.external.put_back import (
     sort_overdue,
     way_back,
 )
+from services.hostmgr.kubernetes.nodes.nodes import TAINTS_LABEL, Taint, node_of
 from services.hostmgr.kubernetes.pods.launches import RUN, demand_of
+from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 Json = dict[str, Any]
 UID = "0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -178,3 +180,45 @@ def test_a_job_with_pods_on_nodes_is_not_suspended() -> None:
     assert ([], set(), [late]) == sort_overdue([late], [late, busy])
     assert ({key}, set()) == (jobs_to_suspend([late, busy], [late, busy]), jobs_to_suspend([late], [late, busy]))
     assert set() == jobs_to_suspend([busy], [busy]), "pods with a node are evicted"
+
+
+GPU, DEDICATED = Taint("nvidia.com/gpu", "", "NoSchedule"), Taint("peloton.io/dedicated", "yes", "NoExecute")
+EVERYTHING = {"operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "away_from", "asks_for_exclusive"),
+    [
+        ([], [GPU, DEDICATED], False),
+        ([{"key": "nvidia.com/gpu", "operator": "Exists"}], [DEDICATED], True),
+        ([{"key": "peloton.io/dedicated", "value": "no"}], [GPU, DEDICATED], False),
+        ([{"key": "peloton.io/dedicated", "value": "yes", "effect": "NoExecute"}], [GPU], True),
+        ([EVERYTHING], [], True),
+    ],
+)
+def test_the_fit_test_knows_taints_and_tolerations(
+    tolerations: list[Json], away_from: list[Taint], asks_for_exclusive: bool
+) -> None:
+    """A pod fits on no node whose taints it does not tolerate, and on nodes that others do not use if it does."""
+    pod = a_pod(GATE, tolerations=tolerations)
+    found = config_of(pod, itself(pod), "k8s", frozenset({(GPU,), (DEDICATED,)}))
+    constraint = convert.pod_shape(found.defaultConfig, found.sla).constraint
+    expected = [HostLabel(TAINTS_LABEL, str(taint), "<") for taint in away_from]
+    expected += [HostLabel("peloton/exclusive", "none", "<")] if asks_for_exclusive else []
+    assert AllOf((HostLabel("peloton/cluster", "k8s"), *expected)) == constraint
+
+
+def test_nodes_with_taints_that_are_used_are_exclusive() -> None:
+    """No other pods are placed there, while a node dedicated to Peloton takes all of them."""
+    settings = KubernetesSettings("x", taints_used=frozenset({"nvidia.com/gpu"}))
+    found = {}
+    for key in ("nvidia.com/gpu", "peloton.io/dedicated", "other"):
+        spec = {"taints": [{"key": key, "effect": "NoSchedule"}]}
+        node = node_of({"metadata": {"name": "n", "uid": "u"}, "spec": spec}, settings)
+        assert node is not None
+        found[key] = (node.labels.get(TAINTS_LABEL), "peloton/exclusive" in node.labels, bool(node.withdrawn))
+    assert {
+        "nvidia.com/gpu": ("nvidia.com/gpu:NoSchedule", True, False),
+        "peloton.io/dedicated": ("peloton.io/dedicated:NoSchedule", False, False),
+        "other": ("other:NoSchedule", False, True),
+    } == found
