@@ -27,6 +27,7 @@ _KEYS: dict[str, str] = {
     "ports": "containerPort",
     "conditions": "type",
     "ownerReferences": "uid",
+    "schedulingGates": "name",
 }
 """Lists that strategic patches merge, and the key of their members; all others are replaced."""
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from peloton.api.v0.job import job_pb2
@@ -47,6 +47,7 @@ from services.hostmgr.kubernetes.external.external_specs import (
     pool_of_pod,
 )
 from services.hostmgr.kubernetes.external.gate import is_by_gate, node_of_fit, run_of, wants_launch
+from services.hostmgr.kubernetes.external.pod_groups import GroupKey, group_of, size_of
 from services.hostmgr.kubernetes.external.put_back import (
     NO_RETURNS,
     PUT_BACK_MAX,
@@ -72,8 +73,10 @@ NOT_SCHEDULED = "PelotonNotScheduled"
 """Reason shown at an admitted pod that no scheduler has bound, and that stays."""
 NAMESPACE_AGE_S = 30.0
 """Maximum age in seconds of the cached annotations of a namespace."""
+GROUP_RETRY_S = 3.0
+"""Seconds until a pod group that could not be read is read again."""
 OWNERS_MAX = 10_000
-"""Limit of ReplicaSets whose controllers are cached."""
+"""Limit of ReplicaSets whose controllers are cached, and of pod groups."""
 CONDITIONS_MAX = 500
 """Limit of conditions written in one call; the others follow in the next calls."""
 EVENTS_MAX, EVENTS_AT_ONCE = 100, 10
@@ -95,10 +98,21 @@ class _Seen:
     since_s: float = field(default_factory=time.monotonic)
     owner: Owner | None = None
     refusal: str = ""
-    config: tuple[frozenset[Taints], job_pb2.JobConfig] | None = None  # valid for these taints of nodes
+    config: tuple[Any, job_pb2.JobConfig] | None = None  # after the taints of nodes and the group for which it is valid
     found: tuple[Json, Any, FoundPod] | None = None  # the cached result, after the values for which it is valid
     said: PodCondition | None = None  # shown at the pod
     is_overdue_shown: bool = False
+
+
+class _Group(NamedTuple):
+    """The pod group of a gated pod."""
+
+    owner: Owner | None = None
+    size: int = 1
+    refusal: str = ""
+
+
+NO_GROUP = _Group()
 
 
 @dataclass(slots=True, eq=False)
@@ -147,6 +161,7 @@ class ExternalPods:
         self._launched: set[str] = set()  # uids of pods that Peloton has launched, possibly not seen as launched yet
         self._controllers: dict[str, Owner] = {}  # uid of a ReplicaSet -> its controller
         self._namespaces: dict[str, tuple[float, str]] = {}  # time of the read, its pool
+        self._groups: dict[GroupKey, tuple[float, _Group]] = {}  # time of the read
         self._hindered: dict[str, tuple[str, float]] = {}  # run -> why it was not evicted, time of the next attempt
         self._resume_at_s = 0.0
         self._unwritten: deque[Request] = deque(maxlen=EVENTS_WAITING_MAX)  # events of launches
@@ -240,31 +255,37 @@ class ExternalPods:
             pods = sorted(self._pods.values(), key=_age)
             launched = frozenset(self._launched)
         taints = self._taints()
+        if len(self._groups) > OWNERS_MAX:
+            self._groups.clear()
         return [self._make_found(seen, launched, taints) for seen in pods]
 
     def _make_found(self, seen: _Seen, launched: frozenset[str], taints: frozenset[Taints]) -> FoundPod:
         pod = seen.pod
         waits = wants_launch(pod) and pod["metadata"]["uid"] not in launched
         pool = pool_of_pod(pod) or self._pool_of(pod["metadata"]["namespace"]) if waits else ""
-        valid_for = waits, pool, taints
+        group = self._group_of(pod) if waits and is_by_gate(pod) else NO_GROUP
+        valid_for = waits, pool, taints, group
         if seen.found is None or seen.found[0] is not pod or seen.found[1] != valid_for:
-            seen.found = (pod, valid_for, self._evaluate(seen, waits, pool, taints))
+            seen.found = (pod, valid_for, self._evaluate(seen, waits, pool, taints, group))
         return seen.found[2]
 
-    def _evaluate(self, seen: _Seen, waits: bool, pool: str, taints: frozenset[Taints]) -> FoundPod:
+    def _evaluate(self, seen: _Seen, waits: bool, pool: str, taints: frozenset[Taints], group: _Group) -> FoundPod:
         pod = seen.pod
         meta = pod["metadata"]
-        owner = seen.owner or self._owner_of(pod)
+        owner = group.owner or seen.owner or self._owner_of(pod)
         seen.owner = owner
         name = f"{meta['namespace']}/{meta['name']}"
         try:
             observed = ObservedPod(meta["uid"], owner.job_id, waits)
-            if waits and (seen.config is None or seen.config[0] != taints):
-                seen.config = taints, config_of(pod, owner, self._cluster, taints)
+            if group.refusal:
+                raise Refused(group.refusal)
+            if waits and (seen.config is None or seen.config[0] != (taints, group)):
+                config = config_of(pod, owner, self._cluster, taints, group_size=group.size)
+                seen.config = (taints, group), config
         except Refused as refused:
             return FoundPod(ObservedPod(meta["uid"], JobId(meta["uid"]), False), name, refusal=str(refused))
-        config = seen.config[1] if seen.config is not None else None
-        return FoundPod(observed, name, config, pool, since_s=seen.since_s)
+        known = seen.config[1] if seen.config is not None else None
+        return FoundPod(observed, name, known, pool, since_s=seen.since_s)
 
     def _owner_of(self, pod: Json) -> Owner:
         """Return the pod's controller; for a ReplicaSet its own controller, so that a Deployment is one job through
@@ -295,6 +316,26 @@ class ExternalPods:
             pool = pool_named(answer.json()) if answer.is_ok else ""
             self._namespaces[namespace] = (now_s, pool)
         return pool
+
+    def _group_of(self, pod: Json) -> _Group:
+        """Return the group that the pod names, as read within the last seconds."""
+        key = group_of(pod)
+        if key is None:
+            return NO_GROUP
+        read_s, group = self._groups.get(key, (float("-inf"), NO_GROUP))
+        now_s = time.monotonic()
+        if now_s - read_s > (GROUP_RETRY_S if group.refusal else NAMESPACE_AGE_S):
+            answer = self._api.ask(Request("GET", key.path))
+            if answer.may_pass:
+                raise OSError(f"{key.title} cannot be read: {answer.message}")
+            if answer.is_ok:
+                found = answer.json()
+                owner = Owner("PodGroup", key.namespace, key.name, found["metadata"]["uid"], key.api_version)
+                group = _Group(owner, size_of(found, key))
+            else:
+                group = _Group(refusal=f"its {key.title} cannot be read: {answer.message}")
+            self._groups[key] = (now_s, group)
+        return group
 
     def set_conditions(self, conditions: Sequence[PodCondition]) -> None:
         """Show statuses at pods. A rejected status is not repeated until it changes; a new reason also writes an

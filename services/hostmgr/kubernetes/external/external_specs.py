@@ -98,13 +98,18 @@ def pool_named(thing: Json) -> str:
     return str(own or "")
 
 
-def config_of(pod: Json, owner: Owner, cluster: str, taints: Collection[Taints] = ()) -> job_pb2.JobConfig:
-    """Return the configuration without the pool. ``taints`` are the different ones of nodes. Raises Refused."""
+def config_of(
+    pod: Json, owner: Owner, cluster: str, taints: Collection[Taints] = (), group_size: int = 1
+) -> job_pb2.JobConfig:
+    """Return the configuration without the pool. ``taints`` are the different ones of nodes, ``group_size`` is that of
+    the pod's group. Raises Refused."""
     spec, meta = pod["spec"], pod["metadata"]
     if not is_by_gate(pod):
         _refuse_unknown_fields(spec)
     priority = _number(meta, PRIORITY, 0, PRIORITY_MAX, max(int(spec.get("priority") or 0), 0))
-    gang_size = _number(meta, GANG_SIZE, 1, GANG_SIZE_MAX, 1)
+    gang_size = _number(meta, GANG_SIZE, 1, GANG_SIZE_MAX, group_size)
+    if gang_size > GANG_SIZE_MAX:
+        raise Refused(f"{owner.title} starts {gang_size} pods together, more than {GANG_SIZE_MAX}")
     preemptible = _label_or_annotation(meta, PREEMPTIBLE) or "true"
     if preemptible not in ("true", "false"):
         raise Refused(f"{PREEMPTIBLE}={preemptible!r}: want true or false")

@@ -21,6 +21,7 @@ from services.hostmgr.kubernetes.apiserver.lists import pages
 from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, ApiServer, Json, Request, fault_of
 from services.hostmgr.kubernetes.external.external_specs import GANG_SIZE, controller_of
 from services.hostmgr.kubernetes.external.gate import ADMITTED_AT, is_by_gate, run_of
+from services.hostmgr.kubernetes.external.pod_groups import group_of
 from services.hostmgr.kubernetes.pods.statuses import is_over
 
 log = logging.getLogger(__name__)
@@ -91,6 +92,8 @@ def find_overdue(pods: Iterable[Json], now_s: float, timeout_s: float) -> list[J
 
 def _in_gang(pod: Json) -> bool:
     meta = pod["metadata"]
+    if group_of(pod) is not None:
+        return True
     return ((meta.get("labels") or {}).get(GANG_SIZE) or (meta.get("annotations") or {}).get(GANG_SIZE) or "1") != "1"
 
 

@@ -22,6 +22,7 @@ from services.hostmgr.kubernetes.external.gate import (
     run_of,
     wants_launch,
 )
+from services.hostmgr.kubernetes.external.pod_groups import PLUGINS_LABEL, VOLCANO_ANNOTATION, group_of, size_of
 from services.hostmgr.kubernetes.external.put_back import (
     JobKey,
     Way,
@@ -222,3 +223,20 @@ def test_nodes_with_taints_that_are_used_are_exclusive() -> None:
         "peloton.io/dedicated": ("peloton.io/dedicated:NoSchedule", False, False),
         "other": ("other:NoSchedule", False, True),
     } == found
+
+
+def test_a_pod_names_its_group_in_one_of_three_ways() -> None:
+    """Kubernetes' own field is first; a group that names no size has gangs of one pod."""
+    own = a_pod(GATE, schedulingGroup={"podGroupName": "own"})
+    plugins = a_pod(GATE, meta={"labels": {PLUGINS_LABEL: "plugins"}})
+    volcano = a_pod(GATE, meta={"annotations": {VOLCANO_ANNOTATION: "volcano"}})
+    keys = [key for pod in (own, plugins, volcano) if (key := group_of(pod)) is not None]
+    assert [
+        "/apis/scheduling.k8s.io/v1alpha2/namespaces/team/podgroups/own",
+        "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team/podgroups/plugins",
+        "/apis/scheduling.volcano.sh/v1beta1/namespaces/team/podgroups/volcano",
+    ] == [key.path for key in keys]
+    gang = {"spec": {"schedulingPolicy": {"gang": {"minCount": 4}}, "minMember": 5}}
+    assert [4, 5, 5] == [size_of(gang, key) for key in keys]
+    assert 1 == size_of({"spec": {"schedulingPolicy": {"basic": {}}}}, keys[0])
+    assert [] == find_overdue([an_admitted(schedulingGroup={"podGroupName": "own"})], ADMITTED_S + 900.0, 300.0)

@@ -1,0 +1,118 @@
+"""Gangs of gated pods on a real apiserver, as their users declare them: a label, or a pod group of another project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peloton.model.ids import JobId
+from peloton.model.pod import PodState
+from services.hostmgr import external_adoption
+from services.hostmgr.kubernetes.external import external_pods
+from services.hostmgr.kubernetes.external.gate import GATE, gates_of
+from services.hostmgr.kubernetes.external.pod_groups import PLUGINS_LABEL, VOLCANO_ANNOTATION
+from tests.kubernetes.client import Json
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.external_world import ExternalWorld, wait
+from tests.kubernetes.fake_kubelet import FakeKubelets
+from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
+
+pytestmark = REAL_KUBERNETES
+R = PodState.RUNNING
+LABELS = {"for": "gangs"}
+GROUPS = {"scheduling.x-k8s.io": "v1alpha1", "scheduling.volcano.sh": "v1beta1"}
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """Return a control plane with kube-scheduler, nodes, and the pod groups of both projects."""
+    with (
+        running_control_plane(scheduler=True) as plane,
+        FakeKubelets(plane.login, ["gangs-1", "gangs-2"], labels=LABELS),
+    ):
+        yield plane
+
+
+@pytest.fixture
+def world(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExternalWorld]:
+    monkeypatch.setattr(external_adoption, "EXPLAIN_S", 0.5)
+    monkeypatch.setattr(external_adoption, "IDLE_S", 0.5)
+    monkeypatch.setattr(external_pods, "GROUP_RETRY_S", 0.2)
+    world = ExternalWorld(plane.kubeconfig, plane.login, tmp_path, node_selector=tuple(LABELS.items()))
+    try:
+        yield world
+    finally:
+        world.close()
+
+
+def add_groups(world: ExternalWorld, group: str) -> None:
+    """Create the definition of the group's objects, and return when they are served."""
+    version = {
+        "name": GROUPS[group],
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup", "listKind": "PodGroupList"}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"podgroups.{group}",
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements"},
+        },
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    world.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    path = f"/apis/{group}/{GROUPS[group]}/podgroups"
+    wait(lambda: world.client.ask("GET", path).status == 200, "the definition")
+
+
+def a_workload(world: ExternalWorld, name: str, count: int, meta: Json) -> JobId:
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"restartPolicy": "Never", "containers": [container], "schedulingGates": [{"name": GATE}]}
+    labels = {"peloton.io/pool": "dev", **meta.pop("labels", {})}
+    template = {"metadata": {"labels": labels, **meta}, "spec": spec}
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"parallelism": count, "completions": count, "template": template},
+    }
+    return JobId(world.create(f"/apis/batch/v1/namespaces/{world.namespace}/jobs", body)["metadata"]["uid"])
+
+
+def test_a_gang_by_label_is_admitted_whole(world: ExternalWorld) -> None:
+    """A gang that is larger than the cluster keeps all of its gates; one that fits runs."""
+    large = a_workload(world, "large", 10, {"labels": {"peloton.io/gang-size": "10"}})
+    small = a_workload(world, "small", 3, {"labels": {"peloton.io/gang-size": "3"}})
+    world.until(lambda: world.states(small) == [R] * 3, "the small gang to run")
+    assert [PodState.READY] * 10 == world.states(large)
+    assert all(gates_of(pod) for pod in world.pods() if pod["metadata"]["name"].startswith("large"))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_pods_of_a_group_are_one_gang_whatever_makes_them(group: str, world: ExternalWorld) -> None:
+    """Leader and workers are of two Jobs: none is admitted before the group is complete, and all are of one job."""
+    meta: Json = {"labels": {PLUGINS_LABEL: "train"}}
+    if group == "scheduling.volcano.sh":
+        meta = {"annotations": {VOLCANO_ANNOTATION: "train"}}
+    a_workload(world, "leader", 1, {**meta})
+    name = world.until(lambda: world.pods(), "the leader's pod")[0]["metadata"]["name"]
+    world.until(lambda: "PelotonRefused" in world.events(name), "the word that there is no such group")
+    add_groups(world, group)
+    path = f"/apis/{group}/{GROUPS[group]}/namespaces/{world.namespace}/podgroups"
+    body = {
+        "apiVersion": f"{group}/{GROUPS[group]}",
+        "kind": "PodGroup",
+        "metadata": {"name": "train"},
+        "spec": {"minMember": 3},
+    }
+    job_id = JobId(world.create(path, body)["metadata"]["uid"])
+    world.until(lambda: len(world.slots(job_id)) == 1, "the leader to be taken in")
+    assert gates_of(world.look(name))
+    a_workload(world, "workers", 2, {**meta})
+    world.until(lambda: world.states(job_id) == [R] * 3, "the gang to run")
+    assert [f"PodGroup {world.namespace}/train"] == [job.name for job in world.jobs() if job.job_id == job_id]
