@@ -54,11 +54,17 @@ def cluster_driver_of(
 
 
 def make_external_adoption(
-    settings: Settings, storage: Storage, driver: ClusterDriver, lifecycles: PodLifecycles, why: Why
+    settings: Settings,
+    storage: Storage,
+    driver: ClusterDriver,
+    lifecycles: PodLifecycles,
+    why: Why,
+    unsettled: Callable[[], None],
 ) -> ExternalAdoption | None:
     """Return the controller that adopts pods of other clients of the cluster, or None for a driver without such
-    pods.
+    pods. ``unsettled`` is called when it is unknown whether pods were launched.
     """
+    from services.hostmgr.ahead_admission import AheadAdmission
     from services.hostmgr.external_adoption import ExternalAdoption
 
     if driver.capabilities.external_pods is None:
@@ -73,6 +79,15 @@ def make_external_adoption(
         lifecycles=lifecycles,
         why=why,
         default_pool=settings.kubernetes_pool,
+        ahead=AheadAdmission(
+            settings.cluster,
+            settings.kubernetes_admit_ahead,
+            cluster=driver.capabilities.external_pods,
+            pods=storage.pods,
+            host_pods=storage.host_pods,
+            lifecycles=lifecycles,
+            unsettled=unsettled,
+        ),
     )
 
 

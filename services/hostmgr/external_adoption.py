@@ -23,6 +23,7 @@ from peloton.model.job import JobState
 from peloton.model.pod import PodState
 from peloton.model.respool import pool_paths
 from peloton.ports import PodLifecycles
+from services.hostmgr.ahead_admission import AheadAdmission
 from services.hostmgr.external_port import ExternalCluster, FoundPod, PodCondition
 from services.storage.jobs.jobs import Jobs
 from services.storage.pods.external_pods import TAKEN_MAX, Arrival, ExternalPods
@@ -67,8 +68,10 @@ class ExternalAdoption:
         lifecycles: PodLifecycles,
         why: Why,
         default_pool: str = "",
+        ahead: AheadAdmission | None = None,
     ) -> None:
         """``name`` is the cluster's. ``why`` asks the resource manager; raises PelotonError."""
+        self._ahead = ahead
         self._name, self._cluster, self._is_connected = name, cluster, is_connected
         self._pods, self._jobs, self._pools = pods, jobs, pools
         self._lifecycles, self._why = lifecycles, why
@@ -126,6 +129,8 @@ class ExternalAdoption:
             self._explained_at_s = now_s
             old = {uid for uid, one in by_uid.items() if now_s - one.since_s >= MOMENT_S}
             conditions += self._explain_waiting([slot for slot in slots if slot.uid in old])
+        if self._ahead is not None:
+            self._ahead.round(now_s, slots, by_uid)
         self._cluster.set_conditions(conditions)
 
     def _give_back(self, plan: AdoptionPlan) -> None:

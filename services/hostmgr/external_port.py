@@ -8,6 +8,7 @@ from typing import Protocol
 
 from peloton.api.v0.job import job_pb2
 from peloton.model.external import ObservedPod
+from peloton.model.ids import PodId
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class FoundPod:
     pool: str = ""  # as named by the pod or its namespace
     refusal: str = ""  # why Peloton cannot place it
     since_s: float = 0.0  # when it was first observed, by the monotonic clock
+    has_gate: bool = False  # another scheduler places it
+    is_ahead: bool = False  # launched without a host, and not placed yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,11 @@ class ExternalCluster(Protocol):
 
     def set_conditions(self, conditions: Sequence[PodCondition]) -> None:
         """Set statuses that users see at the pods. A repetition costs nothing. Raises OSError."""
+
+    def launch_ahead(self, runs: Sequence[PodId]) -> dict[PodId, str]:
+        """Launch gated pods without a host. Returns the runs that certainly were not launched, with the reason. Raises
+        OSError when the result of some is unknown."""
+        ...
 
     def blocked_evictions(self) -> dict[str, str]:
         """Return by uid why evictions of pods are blocked."""

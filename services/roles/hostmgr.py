@@ -63,7 +63,9 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             core = HostManagerCore(
                 core_settings, storage, watch, new_driver(), give_up, evictor=evictor, daemons=wakers.daemons
             )
-            adoption = make_external_adoption(settings, storage, core.driver, watch, evictor.job_why)
+            adoption = make_external_adoption(
+                settings, storage, core.driver, watch, why=evictor.job_why, unsettled=core.host_returned
+            )
             maintenance = MaintenanceController(
                 core,
                 maintenance=storage.maintenance,

@@ -28,6 +28,14 @@ class KubernetesSettings:
         "key of a taint that keeps external pods off nodes dedicated to Peloton, whose pods tolerate it",
         form=WORD,
     )
+    kubernetes_admit_ahead: int = setting(
+        0,
+        "hostmgr",
+        "[gated pods](kubernetes/gate.md#autoscalers) without a node that may be admitted at a time although no node "
+        "has free resources, so that a node autoscaler adds nodes; 0: none",
+        low=0,
+        high=10_000,
+    )
     kubernetes_taints_used: str = setting(
         "",
         "hostmgr",

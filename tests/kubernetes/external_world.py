@@ -18,6 +18,7 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodState
 from peloton.scheduling.placement import FirstFitPlacer
+from services.hostmgr.ahead_admission import AheadAdmission
 from services.hostmgr.external_adoption import ExternalAdoption
 from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 from services.hostmgr.kubernetes.settings import KubernetesSettings
@@ -81,6 +82,7 @@ class ExternalWorld:
         self.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         self.said = "there is no room"
         self.trouble = ""
+        self.ahead_max = 0
         self.lead()
 
     def lead(self) -> None:
@@ -96,6 +98,15 @@ class ExternalWorld:
             self.storage.pools,
             _Wakes(),
             self._why,
+            ahead=AheadAdmission(
+                CLUSTER,
+                self.ahead_max,
+                cluster=self.driver.external,
+                pods=self.storage.pods,
+                host_pods=self.storage.host_pods,
+                lifecycles=_Wakes(),
+                unsettled=self.core.host_returned,
+            ),
         )
         self.core.start()
         self.adoption.start()

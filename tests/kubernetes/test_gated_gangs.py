@@ -9,14 +9,14 @@ import pytest
 
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
-from services.hostmgr import external_adoption
+from services.hostmgr import ahead_admission, external_adoption
 from services.hostmgr.kubernetes.external import external_pods
 from services.hostmgr.kubernetes.external.gate import GATE, gates_of
 from services.hostmgr.kubernetes.external.pod_groups import PLUGINS_LABEL, VOLCANO_ANNOTATION
 from tests.kubernetes.client import Json
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.external_world import ExternalWorld, wait
-from tests.kubernetes.fake_kubelet import FakeKubelets
+from tests.kubernetes.fake_kubelet import ALLOCATABLE, FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
 pytestmark = REAL_KUBERNETES
@@ -116,3 +116,41 @@ def test_pods_of_a_group_are_one_gang_whatever_makes_them(group: str, world: Ext
     a_workload(world, "workers", 2, {**meta})
     world.until(lambda: world.states(job_id) == [R] * 3, "the gang to run")
     assert [f"PodGroup {world.namespace}/train"] == [job.name for job in world.jobs() if job.job_id == job_id]
+
+
+def test_pods_are_admitted_ahead_of_nodes_in_bounded_numbers(
+    world: ExternalWorld, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two pods that fit on no node is made unschedulable, which node autoscalers see; on a new node both run."""
+    monkeypatch.setattr(ahead_admission, "AFTER_S", 0.3)
+    world.step_down()
+    world.ahead_max = 1
+    world.lead()
+    spec = {
+        "containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "40"}}}],
+        "schedulingGates": [{"name": GATE}],
+    }
+    jobs = []
+    for name in ("first", "second"):
+        body = {"metadata": {"name": name, "labels": {"peloton.io/pool": "dev"}}, "spec": spec}
+        made = world.create(f"/api/v1/namespaces/{world.namespace}/pods", body)
+        jobs.append(JobId(made["metadata"]["uid"]))
+    world.until(lambda: len(unschedulable(world)) == 1, "one to be unschedulable")
+    for _ in range(20):
+        world.turn()
+    assert 1 == len(unschedulable(world)) == sum(not gates_of(pod) for pod in world.pods())
+    node = f"added-{world.namespace}"
+    with FakeKubelets(plane.login, [node], allocatable={**ALLOCATABLE, "cpu": "100"}, labels=LABELS):
+        world.until(lambda: [world.states(job) for job in jobs] == [[R], [R]], "both to run")
+        assert [node] * 2 == [world.storage.pods.page(job)[0].host for job in jobs]
+    world.client.ask("DELETE", f"/api/v1/nodes/{node}")
+
+
+def unschedulable(world: ExternalWorld) -> list[str]:
+    """Return the names of pods for which autoscalers add nodes."""
+    return [
+        pod["metadata"]["name"]
+        for pod in world.pods()
+        for one in pod["status"].get("conditions") or ()
+        if (one["type"], one.get("reason")) == ("PodScheduled", "Unschedulable")
+    ]

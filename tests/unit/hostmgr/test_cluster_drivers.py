@@ -31,7 +31,7 @@ def test_the_endpoint_of_the_settings_replaces_the_clusters_own(driver: Any, url
 @pytest.mark.parametrize(("driver", "adopts"), [(driver_of(external_pods=OWN), True), (driver_of(), False)])
 def test_external_pods_are_adopted_where_the_driver_lists_them(driver: Any, adopts: bool) -> None:
     """No class of a driver is asked for."""
-    storage: Any = SimpleNamespace(external_pods=None, jobs=None, pools=None)
+    storage: Any = SimpleNamespace(pods=None, host_pods=None, external_pods=None, jobs=None, pools=None)
     lifecycles: Any = None
-    adoption = make_external_adoption(Settings(), storage, driver, lifecycles, lifecycles)
+    adoption = make_external_adoption(Settings(), storage, driver, lifecycles, why=lifecycles, unsettled=lifecycles)
     assert adopts == (adoption is not None)

@@ -53,6 +53,7 @@ from services.hostmgr.kubernetes.external.put_back import (
     PUT_BACK_MAX,
     JobKey,
     find_overdue,
+    is_unscheduled,
     job_of,
     jobs_to_suspend,
     resume,
@@ -285,7 +286,9 @@ class ExternalPods:
         except Refused as refused:
             return FoundPod(ObservedPod(meta["uid"], JobId(meta["uid"]), False), name, refusal=str(refused))
         known = seen.config[1] if seen.config is not None else None
-        return FoundPod(observed, name, known, pool, since_s=seen.since_s)
+        is_ahead = is_unscheduled(pod) and not node_of_fit(pod)
+        has_gate = is_by_gate(pod)
+        return FoundPod(observed, name, known, pool, since_s=seen.since_s, has_gate=has_gate, is_ahead=is_ahead)
 
     def _owner_of(self, pod: Json) -> Owner:
         """Return the pod's controller; for a ReplicaSet its own controller, so that a Deployment is one job through
@@ -399,6 +402,12 @@ class ExternalPods:
         if unknown is not None:
             raise unknown
         return refused
+
+    def launch_ahead(self, runs: Sequence[PodId]) -> dict[PodId, str]:
+        pods = self.pods_of(runs)
+        there = [(run, pod, "") for run, pod in pods.items() if pod and wants_launch(pod) and is_by_gate(pod)]
+        gone = dict.fromkeys(runs, "its pod is gone") | {run: "" for run, *_ in there}
+        return {run: why for run, why in gone.items() if why} | self.launch(there)
 
     def _why_not_launched(self, run: PodId, pod: Json, answer: Answer | OSError) -> str:
         """Return why the pod is not launched as this run; empty if it is. A conflict may result from a repeated
@@ -541,7 +550,7 @@ def _describe_launch(pod: Json, node: str, was_explained: bool) -> list[Request]
         return [event_request(pod, "Normal", "Scheduled", f"Peloton bound the pod to node {node}")]
     if not was_explained:
         return []
-    text = f"its pool admits it, and node {node} has room"
+    text = f"its pool admits it, and node {node} has room" if node else "its pool admits it, and no node has room yet"
     return [show_admission_request(pod, True, "Admitted", text), event_request(pod, "Normal", "PelotonAdmitted", text)]
 
 
