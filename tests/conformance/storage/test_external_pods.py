@@ -83,11 +83,24 @@ def test_a_run_that_was_not_bound_waits_again(storage: Storage) -> None:
     assert (WAITS, 2) == (pod(storage, JOB, 0).state, pod(storage, JOB, 0).run_id)
 
 
+def test_a_run_follows_its_pod_to_the_host_that_is_reported(storage: Storage) -> None:
+    """Another scheduler has placed the pod: the host of the launch was that of a fit test."""
+    take(storage, ["a"])
+    admit(storage, JOB)
+    launch(storage, JOB)
+    launched_on = pod(storage, JOB, 0).host
+    report(storage, JOB, [0], PodState.LAUNCHED, agent_id="agent")
+    moved = pod(storage, JOB, 0)
+    assert ("host", "agent", PodState.LAUNCHED) == (moved.host, moved.agent_id, moved.state)
+    assert launched_on != moved.host
+    assert [] == report(storage, JOB, [0], PodState.LAUNCHED, agent_id="agent").changed_jobs
+
+
 def test_an_evicted_pod_is_not_run_again(storage: Storage) -> None:
     """The owner of an evicted pod creates another one."""
     take(storage, ["a"])
     run(storage, JOB)
-    storage.host_pods.evict_from_host(JOB, "host0", NOW)
+    storage.host_pods.evict_from_host(JOB, "host", NOW)
     assert PodState.PREEMPTING is pod(storage, JOB, 0).state
     report(storage, JOB, [0], PodState.KILLED)
     settle_all(storage, JOB)
