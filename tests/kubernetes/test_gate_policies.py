@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from cli.gate import gate
+from peloton.model.ids import JobId
+from services.hostmgr import external_adoption
 from services.hostmgr.kubernetes.external.external_requests import RUN
-from services.hostmgr.kubernetes.external.gate import GATE, gates_of
+from services.hostmgr.kubernetes.external.gate import GATE, gates_of, run_of
 from services.hostmgr.kubernetes.gates import policies
 from tests.kubernetes.client import MERGE, STRATEGIC, Client, Json, Reply, login_of
 from tests.kubernetes.control_plane import USER, ControlPlane
-from tests.kubernetes.external_world import wait
+from tests.kubernetes.deployment import GATE as GATE_FILE
+from tests.kubernetes.deployment import documents, login_of_host_manager, must_apply
+from tests.kubernetes.external_world import ExternalWorld, wait
+from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
 pytestmark = REAL_KUBERNETES
@@ -159,6 +166,53 @@ def test_a_policy_with_an_error_is_not_installed(plane: ControlPlane, monkeypatc
     assert "no such key" in run(plane, "install", status=1)
     monkeypatch.undo()
     assert "0 pods" in run(plane, "check") or "pods wait" in run(plane, "check")
+
+
+def test_the_file_for_kubectl_is_accepted(admin: Client) -> None:
+    """The apiserver knows all of its fields."""
+    for document in documents(GATE_FILE):
+        must_apply(admin, document, dry_run=True)
+
+
+def test_the_host_manager_has_the_rights_that_it_needs(
+    plane: ControlPlane, admin: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rights of deploy/kubernetes suffice to admit a pod, to say why another one waits, and to put a Job back that
+    no scheduler places: this plane has none."""
+    monkeypatch.setattr(external_adoption, "EXPLAIN_S", 0.5)
+    monkeypatch.setattr(external_adoption, "MOMENT_S", 0.2)
+    for document in documents("10-cluster.yaml", "50-pools-for-kubectl.yaml"):
+        must_apply(admin, document)
+    token = login_of_host_manager(admin).token
+    plane.write_kubeconfig(tmp_path / "hostmgr", token)
+    with FakeKubelets(plane.login, ["policies-1"], labels={"for": "policies"}):
+        world = ExternalWorld(plane.kubeconfig, plane.login, tmp_path, node_selector=(("for", "policies"),))
+        try:
+            world.step_down()
+            access = {"access": str(tmp_path / "hostmgr"), "namespace": "peloton", "admission_timeout_s": 1.0}
+            world.settings = replace(world.settings, **access)
+            world.lead()
+            labels = {"metadata": {"labels": {POOL: "dev"}}}
+            assert admin.ask("PATCH", f"/api/v1/namespaces/{world.namespace}", labels, MERGE).status == 200
+            big = {"containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "40"}}}]}
+            world.create(f"/api/v1/namespaces/{world.namespace}/pods", {"metadata": {"name": "big"}, "spec": big})
+            template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}}
+            spec = {"backoffLimit": 0, "template": template}
+            jobs = f"/apis/batch/v1/namespaces/{world.namespace}/jobs"
+            made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "small"}, "spec": spec}
+            job_id = JobId(world.create(jobs, made)["metadata"]["uid"])
+            world.until(lambda: "Unschedulable" in world.events("big"), "the word why the large one waits")
+            seen: set[str] = set()
+
+            def has_come_twice() -> bool:
+                seen.update(pod["metadata"]["uid"] for pod in world.pods() if run_of(pod))
+                return len(seen) > 1
+
+            world.until(has_come_twice, "the Job to be put back and admitted again")
+            assert "failed" not in admin.ask("GET", f"{jobs}/small").json()["status"]
+            assert world.states(job_id)
+        finally:
+            world.close()
 
 
 def test_uninstalling_frees_all_that_wait(plane: ControlPlane, admin: Client, editor: Client) -> None:

@@ -115,7 +115,14 @@ def _ask_pod(api: ApiServer, path: str, **meta: object) -> Answer:
 
 
 def _apply(api: ApiServer, made: Json) -> None:
-    answer = api.ask(Request("PATCH", f"{path_of(made)}?fieldManager=peloton&force=true", orjson.dumps(made), APPLY))
+    answer = api.ask(
+        Request(
+            "PATCH",
+            f"{path_of(made)}?fieldManager=peloton&force=true&fieldValidation=Strict",
+            orjson.dumps(made),
+            APPLY,
+        )
+    )
     if answer.status == HTTPStatus.NOT_FOUND:
         raise InvalidArgument(
             f"this apiserver has no {made['kind']} of {made['apiVersion']}: the gate needs Kubernetes 1.36 or later"
