@@ -13,6 +13,7 @@ from services.settings import Settings
 if TYPE_CHECKING:
     from services.hostmgr.driver import ClusterDriver
     from services.hostmgr.external_adoption import ExternalAdoption, Why
+    from services.hostmgr.kubernetes.pools.pool_controller import PoolApi, PoolController
     from services.storage.pods.external_pods import ExternalPods
     from services.storage.storage import Storage
 
@@ -89,6 +90,18 @@ def make_external_adoption(
             unsettled=unsettled,
         ),
     )
+
+
+def make_pool_controller(settings: Settings, pools: PoolApi) -> PoolController | None:
+    """Return the controller of objects of pools in this host manager's cluster, or None where they are not in use."""
+    if not (settings.kubernetes and settings.kubernetes_pool_objects):
+        return None
+    from services.hostmgr.kubernetes.apiserver.access import read_access
+    from services.hostmgr.kubernetes.apiserver.wire import ApiServer
+    from services.hostmgr.kubernetes.pools.pool_controller import PoolController
+
+    api = ApiServer(read_access(settings.kubernetes, settings.kubernetes_context))
+    return PoolController(api, pools)
 
 
 def image_prefetcher_of(settings: Settings, driver: ClusterDriver, endpoint: ImagePrefetcher) -> ImagePrefetcher:

@@ -52,6 +52,7 @@ class _Refused(PelotonError):
 def _complete(config: pb.ResourcePoolConfig, context: Context) -> pb.ResourcePoolConfig:
     """Return the configuration with defaults and, if known, the name of the user who changes the pool."""
     full = pool_rules.with_defaults(config)
+    full.ClearField("changeLog")  # of an earlier change, where the client sends all that it has read
     if person := read_person(context.invocation_metadata()):
         full.changeLog.updatedBy, full.changeLog.updatedAt = shorten_name(person), time.time_ns()
     return full

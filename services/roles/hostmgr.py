@@ -17,6 +17,7 @@ from services.wakers import Wakers
 if TYPE_CHECKING:
     from services.hostmgr.advisor import AdvisorSettings
     from services.hostmgr.external_adoption import ExternalAdoption
+    from services.hostmgr.kubernetes.pools.pool_controller import PoolController
     from services.hostmgr.maintenance import MaintenanceController
     from services.hostmgr.manager import HostManagerCore
     from services.hostmgr.qos import QosController
@@ -29,14 +30,14 @@ of them, and by default would wait 5 ms for it each time while statuses arrive.
 
 
 async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
-    from services import host_monitors
-    from services.cluster_drivers import cluster_driver_of, image_prefetcher_of, make_external_adoption
+    from services import cluster_drivers, host_monitors
     from services.hostmgr.drain_watch import DrainWatch
     from services.hostmgr.image_prefetch import prefetcher
     from services.hostmgr.maintenance import MaintenanceController
     from services.hostmgr.manager import HostManagerCore, HostManagerSettings
     from services.hostmgr.qos import QosController
     from services.resmgr.client import ResourceManagerClient
+    from services.resmgr.pool_client import PoolClient
 
     sys.setswitchinterval(SWITCH_S)
     shared, election = as_candidate(shared, hostmgr_role(shared.settings.cluster))
@@ -44,6 +45,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
     qos_settings, advisor_settings = host_monitors.read_monitor_settings(settings)
     endpoint = prefetcher(settings.prefetch_url)
     evictor = ResourceManagerClient(fence.guard(shared.channels.channel("resmgr")))
+    pool_client = PoolClient(fence.guard(shared.channels.channel("resmgr")), f"kubernetes/{settings.cluster}")
     core_settings = HostManagerSettings(
         cluster=settings.cluster,
         lease_s=settings.host_lease_s,
@@ -52,7 +54,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
         reservation_s=settings.host_reservation_s,
         pods_api=settings.pods_api,
     )
-    new_driver = cluster_driver_of(settings, storage.hosts, storage.external_pods, fence.refusal)
+    new_driver = cluster_drivers.cluster_driver_of(settings, storage.hosts, storage.external_pods, fence.refusal)
     loop = asyncio.get_running_loop()
     async with opening_wakers(shared) as wakers:
 
@@ -63,7 +65,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             core = HostManagerCore(
                 core_settings, storage, watch, new_driver(), give_up, evictor=evictor, daemons=wakers.daemons
             )
-            adoption = make_external_adoption(
+            adoption = cluster_drivers.make_external_adoption(
                 settings, storage, core.driver, watch, why=evictor.job_why, unsettled=core.host_returned
             )
             maintenance = MaintenanceController(
@@ -82,7 +84,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
             await asyncio.to_thread(core.start)
             await asyncio.to_thread(maintenance.start)
             qos = QosController(qos_settings, core, storage.host_pods, evictor, wakers.jobs)
-            images = image_prefetcher_of(settings, core.driver, endpoint)
+            images = cluster_drivers.image_prefetcher_of(settings, core.driver, endpoint)
             return await _serve_hosts(
                 shared,
                 wakers,
@@ -92,6 +94,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
                 advisor_settings=advisor_settings,
                 images=images,
                 adoption=adoption,
+                pool_objects=cluster_drivers.make_pool_controller(settings, pool_client),
                 failed=failed,
             )
 
@@ -107,6 +110,7 @@ async def _serve_hosts(
     advisor_settings: AdvisorSettings,
     images: ImagePrefetcher,
     adoption: ExternalAdoption | None,
+    pool_objects: PoolController | None,
     failed: asyncio.Future[None],
 ) -> Leading:
     """Serve a host manager that has started, with its periodic controllers."""
@@ -147,12 +151,12 @@ async def _serve_hosts(
         direct_calls=settings.direct_calls,
         transport=shared.channels.transport,
     )
-    for controller in (samples, host_pools, adoption):
+    for controller in (samples, host_pools, adoption, pool_objects):
         if controller is not None:
             controller.start()
 
     async def end() -> None:
-        for source in (adoption, latencies, samples):
+        for source in (pool_objects, adoption, latencies, samples):
             if source is not None:
                 await asyncio.to_thread(source.stop)
         await asyncio.to_thread(server.stop(SERVER_GRACE_S).wait)

@@ -56,6 +56,11 @@ class KubernetesSettings:
         low=1,
         high=WEEK_S,
     )
+    kubernetes_pool_objects: bool = setting(
+        False,
+        "hostmgr",
+        "whether objects of kind ResourcePool in the cluster make [pools](kubernetes/pools-as-objects.md)",
+    )
     kubernetes_priority_class: str = setting(
         "peloton",
         "hostmgr",

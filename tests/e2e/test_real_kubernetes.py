@@ -7,17 +7,19 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from services.lab.local.own_kubernetes import OwnKubernetes
 from tests.e2e.drains import drain_by_another_client
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import SLEEP, Service
-from tests.kubernetes.client import Client, login_of
-from tests.kubernetes.deployment import host_manager_of
+from tests.kubernetes.client import Client, Json, login_of
+from tests.kubernetes.deployment import documents, host_manager_of, must_apply
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 from tests.nightly import NIGHTLY
@@ -31,7 +33,11 @@ NODES = ["stories-0", "stories-1", "stories-2"]
 def cluster(kubernetes: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("real-kubernetes")
     access = host_manager_of(kubernetes, NAMESPACE, folder)
+    with Client(login_of(kubernetes)) as client:
+        for document in documents("60-resource-pools.yaml"):
+            must_apply(client, document)
     environment = {"PELOTON_KUBERNETES_NAMESPACE": NAMESPACE, "PELOTON_KUBERNETES_NODE_SELECTOR": "stories=yes"}
+    environment["PELOTON_KUBERNETES_POOL_OBJECTS"] = "true"
     settings = replace(temporary(folder), own_kubernetes=OwnKubernetes(access, "test"), environment=environment)
     with (
         Client(login_of(kubernetes)) as client,
@@ -94,7 +100,42 @@ def test_a_service(cluster: Cluster, pool: str) -> None:
     service.wait(lambda: not service.pods(), "the end of its pods")
 
 
-@NIGHTLY
+def test_an_object_is_a_pool(cluster: Cluster, kubernetes: Path) -> None:
+    """Jobs run in the pool of an object, whose status follows; a change by the API is a conflict; both end together."""
+    path = "/apis/peloton.io/v1/resourcepools"
+    resources = [{"kind": kind, "limit": limit} for kind, limit in (("cpu", 4), ("memory", 4096), ("disk", 4096))]
+    body: Json = {"apiVersion": "peloton.io/v1", "kind": "ResourcePool"}
+    body |= {"metadata": {"name": "of-object"}, "spec": {"resources": resources}}
+    with Client(login_of(kubernetes)) as client:
+
+        def status() -> dict[str, Any]:
+            found: dict[str, Any] = client.ask("GET", f"{path}/of-object").json().get("status") or {}
+            return found
+
+        def reason() -> str:
+            return str((status().get("conditions") or [{"reason": ""}])[0]["reason"])
+
+        assert 201 == client.ask("POST", path, body).status
+        cluster.wait(lambda: reason() == "Synced", "the pool of the object")
+        lookup = respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value="/of-object"))
+        pool_id = cluster.client.respools.LookupResourcePoolID(lookup).id.value
+        job = cluster.submit(pool_id, instanceCount=2, defaultConfig=shell(SLEEP, cpu=1))
+        cluster.wait(lambda: status().get("resources", [{}])[0].get("allocation") == 2, "the allocation in the status")
+        config = cluster.client.respools.GetResourcePool(
+            respool_pb2.GetRequest(id=peloton_pb2.ResourcePoolID(value=pool_id))
+        ).poolinfo.config
+        next(one for one in config.resources if one.kind == "cpu").limit = 3
+        update = respool_pb2.UpdateRequest(id=peloton_pb2.ResourcePoolID(value=pool_id), config=config)
+        assert not cluster.client.respools.UpdateResourcePool(update).HasField("error")
+        cluster.wait(lambda: reason() == "Conflict", "the conflict")
+
+        assert "limit of cpu is 3, here 4" in status()["conditions"][0]["message"]
+        client.ask("DELETE", f"{path}/of-object")
+        cluster.wait(lambda: reason() == "Deleting", "the refusal while a job is in it")
+        cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
+        cluster.wait(lambda: client.ask("GET", f"{path}/of-object").status == 404, "the end of the object")
+
+
 @NIGHTLY
 def test_a_user_drains_a_node(cluster: Cluster, pool: str, kubernetes: Path) -> None:
     """Pods of a service leave no faster than its SLA allows and come back elsewhere; pods of a batch job leave at once,

@@ -28,6 +28,7 @@ FILES = {
     "roles": "30-roles.yaml",
     "network": "40-network.yaml",
     "external-pods": "50-pools-for-kubectl.yaml",
+    "resource-pools": "60-resource-pools.yaml",
     "trial": "trial/postgres-and-temporal.yaml",
 }
 """Rendered files by their templates."""

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[2] / "deploy/kubernetes"
 TIMEOUT_S = 180.0
 GATE = "gate/policies.yaml"
 """The admission policies, which concern pods of all users."""
-_CLUSTER_WIDE = {"Namespace", "PriorityClass", "ClusterRole", "ClusterRoleBinding"}
+_CLUSTER_WIDE = {"Namespace", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
 _PLURALS = {"PriorityClass": "priorityclasses", "NetworkPolicy": "networkpolicies"}
 for _kind in ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"):
     _CLUSTER_WIDE |= {_kind, f"{_kind}Binding"}

@@ -22,7 +22,11 @@ HAS_HELM = pytest.mark.skipif(not build.is_built(build.HELM), reason="no Helm is
 OWN = ["--set", "database.existingSecret=database", "--set", "temporal.address=temporal.example.com:7233"]
 TLS = [*OWN, "--set", "tls.enabled=true"]
 METRICS = [*OWN, "--set", "metrics.enabled=true", "--set", "metrics.podMonitor=true"]
-SMALL = [*OWN, "--set", "roles.web.replicas=0,roles.aurorabridge.replicas=0,externalPods.enabled=false"]
+SMALL = [
+    *OWN,
+    "--set",
+    "roles.web.replicas=0,roles.aurorabridge.replicas=0,externalPods.enabled=false,resourcePools.enabled=false",
+]
 SMALL += ["--set", "networkPolicies.enabled=false,pods.createNamespace=false,settings.PELOTON_LOG_LEVEL=DEBUG"]
 FORMS = {"own": OWN, "tls": TLS, "metrics": METRICS, "small": SMALL, "trial": ["--set", "trial.enabled=true"]}
 Json = dict[str, Any]

@@ -37,6 +37,7 @@ ROOT = Path(__file__).parents[2]
 STORIES = (
     *("tests/conformance/driver", "tests/e2e/test_real_kubernetes.py", "tests/e2e/test_pools_for_kubectl.py"),
     *("tests/kubernetes/test_external_pods.py", "tests/kubernetes/test_own_kubernetes.py"),
+    "tests/kubernetes/test_pool_objects.py",
 )
 """Tests of host managers on the apiserver that PELOTON_TEST_KUBERNETES names."""
 TIMEOUT_S = 1_200.0

@@ -66,6 +66,14 @@ PERMISSIONS = (
             ("replicasets", ("get",), "apps"),
         )
     ),
+    *(
+        Permission(resource, verbs, "pools as objects", group, is_needed=False, role="peloton-resource-pools")
+        for resource, verbs, group in (
+            ("resourcepools", ("list", "watch", "patch"), "peloton.io"),
+            ("resourcepools/status", ("patch",), "peloton.io"),
+            ("namespaces", ("list", "patch"), ""),
+        )
+    ),
 )
 
 
