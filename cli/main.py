@@ -21,6 +21,8 @@ ENTRIES = {
     "serve": Entry("cli.serve", "serve", "Run one or more roles of Peloton in this process."),
     "settings": Entry("cli.role_settings", "settings", "Print the settings of roles, and check them."),
     "top": Entry("cli.top.command", "top", "Show pools, jobs and hosts live."),
+    "why": Entry("cli.why", "why", "Explain why a pod or job of Kubernetes waits."),
+    "import": Entry("cli.import_kueue", "import_", "Make pools of the objects of other queues."),
     "overview": Entry("cli.overview", "overview", "Show the present problems, and how full the clusters are."),
     "job": Entry("cli.job.group", "job", "Create, watch, query, update and stop jobs."),
     "task": Entry("cli.task.group", "task", "Show, start and stop the tasks of a job; read their logs."),
@@ -48,6 +50,10 @@ ENTRIES = {
     "version": Entry("cli.version", "version", "Print the version."),
     "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),
 }
+
+
+PLUGIN = "kubectl peloton"
+"""The name of the command as a plugin of kubectl, which calls the program kubectl-peloton."""
 
 
 def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -102,7 +108,7 @@ peloton = Root(
 def main() -> None:
     substitute_unprintable(sys.stdout, sys.stderr)
     try:
-        peloton(prog_name="peloton")
+        peloton(prog_name=PLUGIN if os.path.basename(sys.argv[0]) == "kubectl-peloton" else "peloton")
     except SystemExit as end:
         if isinstance(end.code, int) and end.code and "temporalio.bridge.runtime" in sys.modules:
             leave(end.code)

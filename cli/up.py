@@ -155,7 +155,7 @@ def check_clusters(context: click.Context, parameter: click.Parameter, names: tu
 )
 @click.option(
     "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
+    type=click.Path(dir_okay=False, resolve_path=True, path_type=Path),
     metavar="FILE",
     help="Manage the cluster of this kubeconfig (kind, k3d, minikube, any other) instead of emulated ones.",
 )

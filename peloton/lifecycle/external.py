@@ -78,12 +78,13 @@ def allocate(count: int, instances: Mapping[int, tuple[PodState, bool]], gang_si
 
 def pool_of(text: str, leaves: Mapping[str, RespoolId]) -> tuple[RespoolId, str]:
     """Return the pool that a pod names, or why it has none. ``text``: a path, or its names joined by dots, as labels
-    have them; ``leaves``: path -> pool, for pools that take jobs."""
+    have them, or the last name alone; ``leaves``: path -> pool, for pools that take jobs."""
     if not text:
         return RespoolId(""), "it names no pool: set peloton.io/pool at the pod or its namespace"
     if text in leaves:
         return leaves[text], ""
     found = [path for path in sorted(leaves) if path.strip("/").replace("/", ".") == text.strip(".")]
+    found = found or [path for path in sorted(leaves) if path.rpartition("/")[2] == text]
     if len(found) == 1:
         return leaves[found[0]], ""
     if found:

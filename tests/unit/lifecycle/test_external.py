@@ -134,8 +134,15 @@ def test_after_an_intake_each_waiting_pod_has_one_instance(
 def test_a_pool_is_named_by_its_path_or_by_its_names() -> None:
     """A name that matches two pools, or none, is an error that names it."""
     leaves = {"/team/dev": RespoolId("1"), "/team.dev": RespoolId("2"), "/ops": RespoolId("3")}
+    leaves |= {"/a/web": RespoolId("4"), "/b/web": RespoolId("5")}
     assert (RespoolId("1"), "") == pool_of("/team/dev", leaves)
     assert (RespoolId("3"), "") == pool_of("ops", leaves)
-    for text, said in (("team.dev", "/team.dev or /team/dev"), ("/team", "no pool '/team'"), ("", "names no pool")):
+    assert (RespoolId("1"), "") == pool_of("dev", leaves)
+    for text, said in (
+        ("team.dev", "/team.dev or /team/dev"),
+        ("web", "/a/web or /b/web"),
+        ("/team", "no pool '/team'"),
+        ("", "names no pool"),
+    ):
         pool, why = pool_of(text, leaves)
         assert (RespoolId(""), True) == (pool, said in why)

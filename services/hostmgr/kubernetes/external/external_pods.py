@@ -45,6 +45,7 @@ from services.hostmgr.kubernetes.external.external_specs import (
     itself,
     pool_named,
     pool_of_pod,
+    queue_named,
 )
 from services.hostmgr.kubernetes.external.gate import is_by_gate, node_of_fit, run_of, wants_launch
 from services.hostmgr.kubernetes.external.pod_groups import GroupKey, group_of, size_of
@@ -263,7 +264,7 @@ class ExternalPods:
     def _make_found(self, seen: _Seen, launched: frozenset[str], taints: frozenset[Taints]) -> FoundPod:
         pod = seen.pod
         waits = wants_launch(pod) and pod["metadata"]["uid"] not in launched
-        pool = pool_of_pod(pod) or self._pool_of(pod["metadata"]["namespace"]) if waits else ""
+        pool = pool_of_pod(pod) or self._pool_of(pod["metadata"]["namespace"]) or queue_named(pod) if waits else ""
         group = self._group_of(pod) if waits and is_by_gate(pod) else NO_GROUP
         valid_for = waits, pool, taints, group
         if seen.found is None or seen.found[0] is not pod or seen.found[1] != valid_for:

@@ -24,6 +24,7 @@ from services.hostmgr.kubernetes.pods.statuses import is_extended, sum_occupied
 POOL = "peloton.io/pool"
 """Resource pool of a pod or a namespace: as an annotation its path (``/team/dev``); as a label, whose value may have no
 slash, its names joined by dots (``team.dev``)."""
+QUEUE = "kueue.x-k8s.io/queue-name"
 GANG_SIZE = "peloton.io/gang-size"
 PRIORITY = "peloton.io/priority"
 PREEMPTIBLE = "peloton.io/preemptible"
@@ -96,6 +97,12 @@ def pool_named(thing: Json) -> str:
     meta = thing["metadata"]
     own = (meta.get("annotations") or {}).get(POOL) or (meta.get("labels") or {}).get(POOL)
     return str(own or "")
+
+
+def queue_named(pod: Json) -> str:
+    """Return the queue of Kueue that a pod names, which stands for the pool of that name; empty if it names none, and
+    for gated pods, whose pool is in the label that the policy protects."""
+    return "" if is_by_gate(pod) else str((pod["metadata"].get("labels") or {}).get(QUEUE) or "")
 
 
 def config_of(
