@@ -189,8 +189,8 @@ def test_the_host_manager_has_the_rights_that_it_needs(
         world = ExternalWorld(plane.kubeconfig, plane.login, tmp_path, node_selector=(("for", "policies"),))
         try:
             world.step_down()
-            access = {"access": str(tmp_path / "hostmgr"), "namespace": "peloton", "admission_timeout_s": 1.0}
-            world.settings = replace(world.settings, **access)
+            access = str(tmp_path / "hostmgr")
+            world.settings = replace(world.settings, access=access, namespace="peloton", admission_timeout_s=1.0)
             world.lead()
             labels = {"metadata": {"labels": {POOL: "dev"}}}
             assert admin.ask("PATCH", f"/api/v1/namespaces/{world.namespace}", labels, MERGE).status == 200

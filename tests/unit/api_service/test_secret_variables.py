@@ -12,6 +12,7 @@ from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.secret_variables import OF_JOB, take_values
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.errors import InvalidArgument
 from peloton.model.secret import Secret
@@ -85,7 +86,7 @@ async def test_a_service_has_it_too(v1: Any, storage: Storage) -> None:
     wanted.default_spec.containers[0].command.value = "serve"
     await create_service(v1, wanted)
 
-    found = await v1.GetJob(svc.GetJobRequest(job_id={"value": JOB}))
+    found = await v1.GetJob(svc.GetJobRequest(job_id=peloton_pb2.JobID(value=JOB)))
 
     stored = storage.configs.job_config(JOB, 1)
     assert stored is not None

@@ -12,7 +12,7 @@ from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.model.external import ObservedPod, Slot
-from peloton.model.ids import JobId, RespoolId
+from peloton.model.ids import JobId, PodId, RespoolId
 from peloton.model.pod import PodState
 from services.hostmgr import external_adoption
 from services.hostmgr.external_adoption import GATHERING, MOMENT_S, NO_NODE, QUEUED, describe
@@ -40,6 +40,9 @@ class OnePod:
 
     def set_conditions(self, conditions: Sequence[PodCondition]) -> None:
         self.conditions += conditions
+
+    def launch_ahead(self, runs: Sequence[PodId]) -> dict[PodId, str]:
+        raise AssertionError("the pod has no gate")
 
     def blocked_evictions(self) -> dict[str, str]:
         return {}
