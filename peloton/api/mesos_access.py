@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ssl
+import tempfile
 from base64 import b64encode
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPSConnection
+from typing import Any
 
+from peloton.api.tls_files import ReloadingFiles, TlsPaths
 from peloton.errors import InvalidArgument
 from peloton.files import read_authorities, read_file, read_text_file
 
@@ -83,6 +86,36 @@ def read_access(principal: str, secret_file: str, tls: bool, files: TlsFiles) ->
     return MesosAccess(principal, _secret(secret_file) if secret_file else "", _context(files) if tls else None)
 
 
+class ReloadingContext(ssl.SSLContext):
+    """A client's context that shows a new certificate, and trusts new authorities besides the old ones, from the next
+    connection on after the files have changed.
+    """
+
+    files: ReloadingFiles | None = None
+    _seen = 1
+
+    def wrap_socket(self, *arguments: Any, **named: Any) -> ssl.SSLSocket:
+        self._renew()
+        return super().wrap_socket(*arguments, **named)
+
+    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+        self._renew()
+        return super().wrap_bio(*arguments, **named)
+
+    def _renew(self) -> None:
+        if self.files is None:
+            return
+        pem = self.files.read()
+        if self._seen != self.files.generation:
+            self._seen = self.files.generation
+            with tempfile.NamedTemporaryFile() as file:  # readable by this user alone; ssl takes paths
+                file.write(pem.cert + b"\n" + pem.key)
+                file.flush()
+                self.load_cert_chain(file.name)
+            if pem.ca:
+                self.load_verify_locations(cadata=pem.ca.decode("ascii"))
+
+
 def _secret(path: str) -> str:
     """Return the content of the file, without the end of its line."""
     try:
@@ -98,7 +131,14 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
     if files.key and not files.cert:
         raise InvalidArgument("PELOTON_MESOS_TLS_KEY_FILE has no effect without PELOTON_MESOS_TLS_CERT_FILE")
     try:
-        context = ssl.create_default_context(cadata=read_authorities(files.ca) if files.ca else None)
+        authorities = read_authorities(files.ca) if files.ca else None
+        default = ssl.create_default_context(cadata=authorities)
+        context = ReloadingContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.verify_flags = default.verify_flags
+        if authorities:
+            context.load_verify_locations(cadata=authorities)
+        else:
+            context.load_default_certs()
     except (OSError, InvalidArgument) as error:
         raise InvalidArgument(f"PELOTON_MESOS_TLS_CA_FILE={files.ca}: not a CA file: {error}") from None
     context.check_hostname = files.checks_names
@@ -107,6 +147,7 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
             for file in filter(None, (files.cert, files.key)):
                 read_file(file, "file")  # OpenSSL reads without a bound
             context.load_cert_chain(files.cert, files.key or None)
+            context.files = ReloadingFiles(TlsPaths(files.ca, files.cert, files.key))
         except (OSError, InvalidArgument) as error:
             key = f", PELOTON_MESOS_TLS_KEY_FILE={files.key}" if files.key else ""
             raise InvalidArgument(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -92,9 +92,9 @@ def _export_traces(settings: Settings, own: dict[str, str], is_entrance: bool) -
         return
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
-    from services.tls.exporter import exporter_arguments
+    from services.tls.exporter import ReloadingExporter
 
-    exporter = OTLPSpanExporter(endpoint=settings.otlp, **exporter_arguments(settings))
+    exporter: Any = ReloadingExporter(OTLPSpanExporter, settings)
     start_traces(exporter, settings.trace_ratio, _describe(own), is_entrance)
 
 
@@ -102,6 +102,7 @@ def _make_otlp_reader(settings: Settings) -> MetricReader:
     from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-    from services.tls.exporter import exporter_arguments
+    from services.tls.exporter import ReloadingExporter
 
-    return PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=settings.otlp, **exporter_arguments(settings)))
+    exporter: Any = ReloadingExporter(OTLPMetricExporter, settings)
+    return PeriodicExportingMetricReader(exporter)

@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
 from services.settings import Settings, load
 from services.tls.authority import LocalAuthority
-from services.tls.exporter import exporter_arguments
+from services.tls.exporter import ReloadingExporter, exporter_arguments
 from services.tls.peer import identity_of
 from tests.unit.tls.conftest import Transports
 
@@ -71,3 +71,24 @@ def test_variables_of_opentelemetry_come_first(authority: LocalAuthority) -> Non
 
     assert {"insecure": False} == exporter_arguments(settings, {"OTEL_EXPORTER_OTLP_CERTIFICATE": "/ca.pem"})
     assert {"insecure": False} == exporter_arguments(load({"PELOTON_OTLP": "https://collector:4317"}), {})
+
+
+def test_an_exporter_uses_a_new_certificate(authority: LocalAuthority, transport_of: Transports) -> None:
+    """The next export after a change of the files comes with the new certificate."""
+    collector, server = Collector(), grpc.server(ThreadPoolExecutor(1))
+    add: Any = pb_grpc.add_MetricsServiceServicer_to_server
+    add(collector, server)
+    port = transport_of(authority.issue_role("api", ["127.0.0.1"])).bind(server, "127.0.0.1:0")
+    server.start()
+    settings = settings_of(authority, f"https://127.0.0.1:{port}", "worker")
+    exporter = ReloadingExporter(OTLPMetricExporter, settings, {})
+    try:
+        assert MetricExportResult.SUCCESS is exporter.export(MetricsData(resource_metrics=[]))
+        authority.issue("worker", "spiffe://test/role/hostmgr")
+        assert MetricExportResult.SUCCESS is exporter.export(MetricsData(resource_metrics=[]))
+        assert exporter._preferred_temporality is not None, "as the reader asks"
+    finally:
+        exporter.shutdown()
+        server.stop(None).wait()
+
+    assert ["spiffe://test/role/worker", "spiffe://test/role/hostmgr"] == collector.callers
