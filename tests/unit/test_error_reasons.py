@@ -30,6 +30,7 @@ from peloton.errors import (
 )
 from services.api.forward import relay
 from services.api.v1.ids import prefix_error
+from services.grpc_bounds import ReceiveOnThreads
 from services.grpc_errors import DETAILS_BYTES_MAX, from_grpc, trailing_of
 from services.grpc_requests import RequestsOfThreads
 from services.grpc_status import ErrorsToStatus
@@ -101,7 +102,7 @@ async def call(address: str) -> grpc.aio.AioRpcError:
 
 @contextmanager
 def serving_by_threads() -> Iterator[str]:
-    server = grpc.server(ThreadPoolExecutor(1), interceptors=[RequestsOfThreads()])
+    server = grpc.server(ThreadPoolExecutor(1), interceptors=[ReceiveOnThreads(), RequestsOfThreads()])
     server.add_generic_rpc_handlers((cast(Any, ThreadRefusing()),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

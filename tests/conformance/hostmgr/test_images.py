@@ -20,6 +20,7 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.host import PREFETCH_MAX, Prefetched
 from peloton.model.ids import Hostname
 from peloton.ports import ImagePrefetcher
+from services.grpc_bounds import ReceiveOnThreads
 from services.grpc_requests import RequestsOfThreads
 from services.hostmgr import client as client_module
 from services.hostmgr import image_prefetch
@@ -54,7 +55,7 @@ def open_at(request: pytest.FixtureRequest) -> Iterator[Open]:
         def over_grpc(url: str) -> ImagePrefetcher:
             nothing: Any = None  # this call uses no other ports
             pool = ends.enter_context(ThreadPoolExecutor(2 * CALLS_MAX))
-            server = grpc.server(pool, interceptors=[RequestsOfThreads()])
+            server = grpc.server(pool, interceptors=[ReceiveOnThreads(), RequestsOfThreads()])
             servicer = HostsServicer(nothing, nothing, prefetcher(url), nothing, nothing)
             hostmgr_pb2_grpc.add_HostsServicer_to_server(servicer, server)
             port = server.add_insecure_port("127.0.0.1:0")
