@@ -1,4 +1,5 @@
-"""External pods on a real apiserver, bound by Peloton's host manager, and by kube-scheduler for comparison.
+"""External pods on a real apiserver: bound by Peloton's host manager, gated and bound by kube-scheduler, and without
+Peloton for comparison.
 
 The pods have one owner, and are created as fast as possible. In the process of the host manager a loop replaces the
 workflows and the resource manager: its CPU counts, too.
@@ -19,6 +20,7 @@ import orjson
 
 from services.hostmgr.kubernetes.apiserver.access import read_access
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request
+from services.hostmgr.kubernetes.external.gate import GATE
 from services.roles.hostmgr import SWITCH_S
 from services.runtime import GARBAGE
 from tests.bench.figures import Missing
@@ -45,7 +47,7 @@ OWNER = "bench"
 
 
 def bind(count: int = PODS) -> dict[str, Any]:
-    """The same pods twice, each time on an apiserver without pods."""
+    """The same pods three times, each time on an apiserver without pods."""
     if not is_built():
         raise Missing("no real Kubernetes is built: make kubernetes")
     with (
@@ -56,6 +58,7 @@ def bind(count: int = PODS) -> dict[str, Any]:
         ask(kubelets)
         peloton = bound(plane, kubelets, Path(folder), count)
         plane.start("kube-scheduler")
+        gated = bound(plane, kubelets, Path(folder) / "gated", count, "gate", "kube-scheduler")
         with part("creator", plane, "default-scheduler", str(count), module=MODULE) as creator:
             parts = {"creator": creator, "fake_kubelet": kubelets}
             peer = run(plane, parts, "kube-scheduler", pods=count)
@@ -63,19 +66,29 @@ def bind(count: int = PODS) -> dict[str, Any]:
         "pods": count,
         "nodes": NODES,
         "peloton": peloton,
+        "gated": gated,
         "kube_scheduler": peer,
         "cpu_ms_saved": round(peer["placing_cpu_ms"] - peloton["placing_cpu_ms"], 2),
     }
 
 
-def bound(plane: ControlPlane, kubelets: subprocess.Popen[str], folder: Path, count: int) -> dict[str, Any]:
+def bound(
+    plane: ControlPlane,
+    kubelets: subprocess.Popen[str],
+    folder: Path,
+    count: int,
+    way: str = "peloton",
+    *more: str,
+) -> dict[str, Any]:
     """Measure Peloton's host manager, which deletes the pods in the end."""
+    folder.mkdir(exist_ok=True)
     with (
         part("host-manager", plane, str(folder), module=MODULE) as host_manager,
-        part("creator", plane, "peloton", str(count), module=MODULE) as creator,
+        part("creator", plane, way, str(count), module=MODULE) as creator,
     ):
         ask(host_manager)
-        return run(plane, {"creator": creator, "host_manager": host_manager, "fake_kubelet": kubelets}, pods=count)
+        parts = {"creator": creator, "host_manager": host_manager, "fake_kubelet": kubelets}
+        return run(plane, parts, *more, pods=count)
 
 
 # Parts.
@@ -124,12 +137,15 @@ def owner_of_all(api: ApiServer) -> dict[str, Any]:
 
 
 def pod(number: int, scheduler: str) -> dict[str, Any]:
+    """Return a pod of this scheduler; ``gate``: of kube-scheduler, with Peloton's gate."""
+    gates = {"schedulingGates": [{"name": GATE}]} if scheduler == "gate" else {}
     requests = {"cpu": "10m", "memory": "16Mi"}
     container = {"name": "main", "image": "busybox", "command": ["true"], "resources": {"requests": requests}}
     return {
         "metadata": {"name": f"{OWNER}-{number}"},
         "spec": {
-            "schedulerName": scheduler,
+            "schedulerName": "default-scheduler" if gates else scheduler,
+            **gates,
             "restartPolicy": "Never",
             "nodeSelector": dict(SELECTOR),
             "containers": [container],

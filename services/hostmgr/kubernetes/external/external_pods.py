@@ -187,6 +187,8 @@ class ExternalPods:
             before = {uid: seen for uid, seen in self._pods.items() if seen.source is source}
             for uid in before:
                 del self._pods[uid]
+            for uid in before.keys() - {pod["metadata"]["uid"] for pod in objects}:
+                self._gone(before[uid].pod)  # first: a pod of the same name may be among the others
             there = [*objects, *(seen.pod for seen in self._pods.values())]
             reports = self._cache.keep({(pod["metadata"].get("annotations") or {}).get(RUN, "") for pod in there})
             for pod in objects:
@@ -194,8 +196,6 @@ class ExternalPods:
                 if uid in before:
                     self._pods[uid] = before[uid]
                 reports += self._take(source, pod, is_deleted=False)
-            for uid in before.keys() - self._pods.keys():
-                self._gone(before[uid].pod)
             self._launched &= self._pods.keys()
             for run, uid in list(self._runs.items()):
                 if uid not in self._pods:

@@ -310,3 +310,23 @@ def test_the_body_of_a_binding_names_the_pod_by_its_uid() -> None:
         body["metadata"]["annotations"],
         body["target"]["name"],
     )
+
+
+def test_the_successor_of_a_name_keeps_its_claim() -> None:
+    """A list shows a new pod of a StatefulSet instead of the one of the same name: that one leaves its node first."""
+    calls: list[str] = []
+    with run_scripted(lambda _: iter([answer(201, {})])) as server, api_of(server) as api:
+        pods = ExternalPods(
+            api,
+            "k8s",
+            str,
+            lambda _: None,
+            lambda _: {},
+            gone=lambda pod: calls.append(f"gone {pod['metadata']['uid']}"),
+            fits=lambda pod, node: calls.append(f"fits {pod['metadata']['uid']} {node}"),
+        )
+        source = pods.add_source()
+        source.on_replace([a_pod(uid="old")])
+        notes = {RUN: str(FIRST), "peloton.io/admitted-at": "2027-01-15T08:00:00Z", "peloton.io/fits-on": "n"}
+        source.on_replace([a_pod(uid="new", annotations=notes)])
+    assert ["gone old", "fits new n"] == calls
