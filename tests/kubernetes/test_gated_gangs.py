@@ -14,7 +14,7 @@ from services.hostmgr.kubernetes.external import external_pods
 from services.hostmgr.kubernetes.external.gate import GATE, gates_of
 from services.hostmgr.kubernetes.external.pod_groups import PLUGINS_LABEL, VOLCANO_ANNOTATION
 from tests.kubernetes.client import Json
-from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.control_plane import ControlPlane, Flags
 from tests.kubernetes.external_world import ExternalWorld, wait
 from tests.kubernetes.fake_kubelet import ALLOCATABLE, FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
@@ -28,8 +28,11 @@ GROUPS = {"scheduling.x-k8s.io": "v1alpha1", "scheduling.volcano.sh": "v1beta1"}
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """Return a control plane with kube-scheduler, nodes, and the pod groups of both projects."""
+    gangs: Flags = {"feature-gates": "GenericWorkload=true,GangScheduling=true"}
+    flags = dict.fromkeys(("kube-controller-manager", "kube-scheduler"), gangs)
+    flags["kube-apiserver"] = gangs | {"runtime-config": "scheduling.k8s.io/v1alpha2=true"}
     with (
-        running_control_plane(scheduler=True) as plane,
+        running_control_plane(scheduler=True, flags=flags) as plane,
         FakeKubelets(plane.login, ["gangs-1", "gangs-2"], labels=LABELS),
     ):
         yield plane
@@ -118,6 +121,25 @@ def test_pods_of_a_group_are_one_gang_whatever_makes_them(group: str, world: Ext
     assert [f"PodGroup {world.namespace}/train"] == [job.name for job in world.jobs() if job.job_id == job_id]
 
 
+def test_a_pod_group_of_kubernetes_itself_is_a_gang(world: ExternalWorld) -> None:
+    """Peloton admits it whole, and kube-scheduler binds it whole."""
+    path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{world.namespace}/podgroups"
+    spec: Json = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    job_id = JobId(world.create(path, {"metadata": {"name": "train"}, "spec": spec})["metadata"]["uid"])
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+    pod = {
+        "containers": [container],
+        "schedulingGates": [{"name": GATE}],
+        "schedulingGroup": {"podGroupName": "train"},
+    }
+    for index in range(3):
+        world.until(lambda count=index: len(world.slots(job_id)) == count, "those before it to be taken in")
+        assert all(gates_of(each) for each in world.pods()), "a part of the gang was admitted"
+        body = {"metadata": {"name": f"train-{index}", "labels": {"peloton.io/pool": "dev"}}, "spec": pod}
+        world.create(f"/api/v1/namespaces/{world.namespace}/pods", body)
+    world.until(lambda: world.states(job_id) == [R] * 3, "the gang to run")
+
+
 def test_pods_are_admitted_ahead_of_nodes_in_bounded_numbers(
     world: ExternalWorld, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,3 +176,30 @@ def unschedulable(world: ExternalWorld) -> list[str]:
         for one in pod["status"].get("conditions") or ()
         if (one["type"], one.get("reason")) == ("PodScheduled", "Unschedulable")
     ]
+
+
+def test_a_gang_of_a_job_that_ends_unscheduled_counts_no_failure(world: ExternalWorld) -> None:
+    """Peloton ends a launched gang of which no member was scheduled, as after its timeout: the Job is suspended and
+    resumed, and its new pods are queued again."""
+    apart = [{"labelSelector": {"matchLabels": {"app": "nothing"}}, "topologyKey": "kubernetes.io/hostname"}]
+    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+    template = {
+        "metadata": {"labels": {"peloton.io/pool": "dev", "peloton.io/gang-size": "2"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [container],
+            "schedulingGates": [{"name": GATE}],
+            "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}},
+        },
+    }
+    spec = {"parallelism": 2, "completions": 2, "backoffLimit": 0, "template": template}
+    jobs = f"/apis/batch/v1/namespaces/{world.namespace}/jobs"
+    made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": spec}
+    job_id = JobId(world.create(jobs, made)["metadata"]["uid"])
+    world.until(lambda: world.states(job_id) == [PodState.LAUNCHED] * 2, "the gang to be admitted")
+    old = {pod["metadata"]["uid"] for pod in world.pods()}
+    for host in {pod.host for pod in world.storage.pods.page(job_id)}:
+        world.storage.host_pods.evict_from_host(job_id, host, 2)
+    world.until(lambda: len(found := world.pods()) == 2 and not old & {p["metadata"]["uid"] for p in found}, "others")
+    job = world.client.ask("GET", f"{jobs}/train").json()
+    assert ("failed" in job["status"], "peloton.io/put-back" in (job["metadata"].get("labels") or {})) == (False, False)
