@@ -181,10 +181,11 @@ def test_the_database_of_a_trial_is_one_pod() -> None:
 def test_the_chart_grants_the_permissions_of_the_table() -> None:
     """Each rule of the chart is in the table of permissions, and each permission in the chart."""
     granted = {
-        (document["metadata"]["name"], document["kind"] == "Role", rule["apiGroups"][0], resource, verb)
+        (document["metadata"]["name"], document["kind"] == "Role", group, resource, verb)
         for document in DOCUMENTS
         if document["kind"] in ("Role", "ClusterRole")
         for rule in document["rules"]
+        for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }

@@ -61,9 +61,13 @@ PERMISSIONS = (
             ("namespaces", ("get",), ""),
             ("pods/binding", ("create",), ""),
             ("pods/eviction", ("create",), ""),
+            ("pods", ("patch",), ""),
             ("pods/status", ("patch",), ""),
+            ("jobs", ("list", "patch"), "batch"),
             ("events", ("create",), ""),
+            ("admissions", ("grant",), "peloton.io"),
             ("replicasets", ("get",), "apps"),
+            *(("podgroups", ("get",), f"scheduling.{suffix}") for suffix in ("k8s.io", "x-k8s.io", "volcano.sh")),
         )
     ),
     *(
