@@ -40,7 +40,15 @@ def test_the_client_is_chosen_by_its_imports() -> None:
 
     assert Path("peloton/client/asynchronous.py") in chosen
     assert not {path for path in chosen if PRIVATE in path.parents}
-    assert {"api", "client", "integrations", "model", "__init__.py", "errors.py", "extras.py", "files.py"} == {
-        path.parts[1] for path in chosen
-    }
+    assert {
+        "api",
+        "client",
+        "integrations",
+        "model",
+        "__init__.py",
+        "errors.py",
+        "extras.py",
+        "files.py",
+        "issuer.py",
+    } == {path.parts[1] for path in chosen}
     assert REQUIRED == others
