@@ -13,11 +13,14 @@ from typing import Any, cast
 import pytest
 
 from peloton.errors import PelotonError
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PodId
 from services.hostmgr.driver import CommandStart, Exchange
 from services.hostmgr.kubernetes.apiserver.access import read_access
-from services.hostmgr.kubernetes.apiserver.wire import ApiServer
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json, Request
 from services.hostmgr.kubernetes.cluster_view import ClusterView, SecretUse
+from services.hostmgr.kubernetes.external.gate import admission_request
+from services.hostmgr.kubernetes.external.pod_groups import PLUGINS_LABEL, VOLCANO_ANNOTATION, group_of
+from services.hostmgr.kubernetes.external.put_back import JobKey, suspend
 from services.hostmgr.kubernetes.nodes.use import NodeUse
 from services.hostmgr.kubernetes.output.command_sessions import CommandSessions
 from services.hostmgr.kubernetes.output.logs import PodLogs
@@ -37,8 +40,7 @@ ROOT = Path(__file__).parents[2]
 STORIES = (
     *("tests/conformance/driver", "tests/e2e/test_real_kubernetes.py", "tests/e2e/test_pools_for_kubectl.py"),
     *("tests/kubernetes/test_external_pods.py", "tests/kubernetes/test_own_kubernetes.py"),
-    *("tests/kubernetes/test_pool_objects.py", "tests/kubernetes/test_gated_pods.py"),
-    "tests/kubernetes/test_gated_gangs.py",
+    "tests/kubernetes/test_pool_objects.py",
 )
 """Tests of host managers on the apiserver that PELOTON_TEST_KUBERNETES names."""
 TIMEOUT_S = 1_200.0
@@ -56,6 +58,13 @@ OF_ADMINISTRATORS: set[Used] = {
 NEVER_ASKED: set[Used] = {("", "pods/exec", "create"), ("peloton.io", "admissions", "grant")}
 """The verb that apiservers since 1.35 require, besides ``get``, of a GET that becomes a WebSocket, and the one
 that the admission policies of the gate require: both are in no audit log."""
+
+
+GROUPS: list[Json] = [
+    {"spec": {"schedulingGroup": {"podGroupName": "gang"}}},
+    {"labels": {PLUGINS_LABEL: "gang"}},
+    {"annotations": {VOLCANO_ANNOTATION: "gang"}},
+]
 
 
 @NIGHTLY
@@ -98,11 +107,23 @@ def _use_rarer(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "" == missing._why_missing(cast(OwnPod, SimpleNamespace(uid="1", name="x")), "x")
         with pytest.raises(OSError, match="404"):  # the plane has no metrics-server
             NodeUse(api, "rarer", lambda node: ()).samples_of("x")
+        _use_gate(api)
         start = CommandStart("main", ("ls",), False, False)
         with pytest.raises((PelotonError, OSError)):
             CommandSessions(api, PodLogs(api, "rarer")).exchange("x", Exchange("one", 0, start))
     finally:
         api.close()
+
+
+def _use_gate(api: ApiServer) -> None:
+    """Send what admission by gate does, whose tests have control planes of their own."""
+    pod = {"metadata": {"namespace": "rarer", "name": "x", "uid": "1"}}
+    api.ask(admission_request(pod, PodId(JobId("00000000-0000-4000-8000-000000000001"), 0, 1), "node"))
+    suspend(api, {JobKey("rarer", "x", "1")})
+    for declared in GROUPS:
+        key = group_of({"metadata": {"namespace": "rarer", **declared}, "spec": declared.get("spec", {})})
+        assert key is not None
+        api.ask(Request("GET", key.path))
 
 
 def _read(log: Path) -> set[Used]:
