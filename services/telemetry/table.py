@@ -127,7 +127,7 @@ ROWS: tuple[Row, ...] = (
     _histogram("peloton.resmgr.cycle_time", "resmgr", "duration of a cycle of admission", FAST_S),
     _counter("peloton.resmgr.broken_invariants", "{fault}", "resmgr", "faults that the audit of a cycle found"),
     # Jobs and pods.
-    _histogram("peloton.job.duration", "worker", "time from submission to the end", LIFE_S, "type", "end"),
+    _histogram("peloton.job.duration", "worker hostmgr", "time from submission to the end", LIFE_S, "type", "end"),
     _counter("peloton.pod.retries", "{pod}", "hostmgr", "further runs of pods that ended"),
     _counter("peloton.sla.refused", "{pod}", "worker hostmgr", "pods that the SLA of their service kept in place"),
     # Hosts.

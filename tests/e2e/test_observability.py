@@ -47,15 +47,16 @@ HOPS = {
     ("peloton-api", "StartWorkflow:Job"),
     ("peloton-worker", "RunWorkflow:Job"),
     ("peloton-worker", "RunActivity:settle"),
-    ("peloton-worker", "RunActivity:enqueue"),
+    ("peloton-worker", "call resource manager"),
     ("peloton-resmgr", "peloton.private.resmgr.Admission/Enqueue"),
     ("peloton-resmgr", "admission"),
-    ("peloton-worker", "RunActivity:place_and_launch"),
+    ("peloton-worker", "call host manager"),
     ("peloton-hostmgr", "peloton.private.hostmgr.Hosts/PlaceAndLaunch"),
     ("peloton-hostmgr", "reports of pods"),
 }
 """Services and spans on the way of a job."""
 SELDOM = {
+    ("worker", "peloton.job.duration"),
     ("hostmgr", "peloton.grpc.peer_calls"),
     ("hostmgr", "peloton.grpc.peer_duration"),
     ("resmgr", "peloton.temporal.duration"),
