@@ -21,7 +21,9 @@ from cli.names import instance_argument
 from cli.settings import Settings, pass_settings
 from cli.task.logs import Sandbox, container_option, is_served
 from cli.task.relayed_session import RelayedSession
+from cli.wire import v0
 from peloton.api.agent_sessions import PIECE_BYTES, STDERR, AgentSession, Size
+from peloton.api.limits import code_of
 from peloton.model.ids import PodName
 
 SHELL = ("/bin/sh",)
@@ -75,10 +77,22 @@ def run_session(settings: Settings, pod: PodName, words: Sequence[str], containe
     elif not listing.containerId:
         raise Failed(f"pod {pod} is not running: it has no container to run a command in")
     else:
+        ask_permission(settings, pod)
         session = Session(listing.hostname, listing.port, listing.containerId, argv, stdin, tty)
     with raw_terminal() if tty else nullcontext():
         exit_code = session.run()
     click.get_current_context().exit(exit_code)
+
+
+def ask_permission(settings: Settings, pod: PodName) -> None:
+    """Ask the api, which notes it in the audit log, before a command runs at an agent of Mesos without its help."""
+    import grpc
+
+    try:
+        settings.client.access.OpenTerminal(v0.access.OpenTerminalRequest(pod_name=str(pod)))
+    except grpc.RpcError as error:
+        if code_of(error) != "UNIMPLEMENTED":  # the api is older, and has no permissions
+            raise
 
 
 @dataclass
