@@ -132,7 +132,7 @@ async def test_a_job_whose_workflow_fails_is_started_again_later_each_time(
     waits = Backoff(initial_s=1, max_s=4)
     monkeypatch.setattr(workflow_restarts, "RESTARTS", waits)
     async with restarting(client, finds_missing=True) as story:
-        story.cluster.refusals.update(enqueue=6)  # an attempt within the workflow task, then one of an activity
+        story.cluster.refusals.update(enqueue=9)  # each run: with the settle, within its workflow task, in an activity
         job = await story.submit(1, policies=QUIET)
         waker = JobWaker(client, job_storage(FakeRecords(story.cluster).get), QUIET, interval_s=0.05)
 
