@@ -10,6 +10,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from peloton.lifecycle.label_tests import LABEL_TEST, describe_test, passes, tested_label
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, SECRETS_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.negation import unequal
@@ -71,7 +72,8 @@ def evaluate(constraint: Constraint, labels: Labels, pods: PodLabels | None) -> 
     """Return True, False, or None if the constraint is undecided. An empty AllOf or AnyOf is undecided."""
     match constraint:
         case HostLabel(key, value, condition, count):
-            return COMPARE[condition](_occurrences(labels, key, value), count)
+            found = _count_passing if key.startswith(LABEL_TEST) else _occurrences
+            return COMPARE[condition](found(labels, key, value), count)
         case PodLabel(key, value, condition, count):
             return None if pods is None else COMPARE[condition](_occurrences(pods, key, value), count)
         case AllOf(parts):
@@ -87,6 +89,16 @@ def _occurrences(labels: Labels, key: str, value: str) -> int:
     if found is None:
         return 0
     return int(found == value) if isinstance(found, str) else found.get(value, 0)
+
+
+def _count_passing(labels: Labels, key: str, test: str) -> int:
+    """Return the number of the host's labels that pass the test."""
+    found = labels.get(tested_label(key))
+    if found is None:
+        return 0
+    if isinstance(found, str):
+        return int(passes(found, test))
+    return sum(count for value, count in found.items() if passes(value, test))
 
 
 def only_value(labels: Labels, key: str) -> str | None:
@@ -151,6 +163,10 @@ def describe(constraint: Constraint) -> str:
     """Return the constraint in words: ``label rack=a``, ``label gpu=k80 < 1``, ``(label a=1 or label b=2)``, ``not
     label a=1``."""
     match constraint:
+        case HostLabel(key, value, "=", 1) if key.startswith(LABEL_TEST):
+            return describe_test(key, value)
+        case HostLabel(key, value, "<", 1) if key.startswith(LABEL_TEST):
+            return f"not {describe_test(key, value)}"
         case HostLabel(key, value, "=", 1):
             return f"label {key}={value}"
         case HostLabel(key, value, "<", 1) if key == SECRETS_LABEL:

@@ -39,8 +39,8 @@ class KubernetesSettings:
     kubernetes_taints_used: str = setting(
         "",
         "hostmgr",
-        "keys of further taints, `KEY,KEY`: their nodes take [gated pods](kubernetes/gate.md#taints) that tolerate "
-        "them, and no other pods of Peloton; nodes with other taints are not used",
+        "keys of further taints, `KEY,KEY`: their nodes take [pods of kubectl](kubernetes/gate.md#taints) that "
+        "tolerate them, and no other pods of Peloton; nodes with other taints are not used",
     )
     kubernetes_pool: str = setting(
         "",

@@ -30,7 +30,7 @@ class KubernetesSettings:
     namespace: str = "peloton"  # of Peloton's pods
     node_selector: tuple[tuple[str, str], ...] = ()  # labels of the nodes to use; empty: all nodes
     taint: str = "peloton.io/dedicated"  # key of a taint that Peloton's pods tolerate
-    taints_used: frozenset[str] = frozenset()  # keys of taints whose nodes take gated pods that tolerate them
+    taints_used: frozenset[str] = frozenset()  # keys of taints whose nodes take external pods that tolerate them
     priority_class: str = "peloton"
     log_retention_s: float = 600.0  # seconds for which an ended pod, with its log, is kept after its end is stored
     image_timeout_s: float = 900.0  # timeout of the pulls of a pod's images

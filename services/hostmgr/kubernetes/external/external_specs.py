@@ -2,17 +2,18 @@
 
 A supported requirement becomes a constraint. An unsupported one is refused where Peloton places the pod, so that it is
 never misplaced; of a gated pod it is left to the scheduler that places it. Preferences
-(``preferredDuringScheduling...``, ``ScheduleAnyway``) are ignored.
+(``preferredDuringScheduling...``, ``ScheduleAnyway``, taints with ``PreferNoSchedule``) are ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.lifecycle.constraints import EXCLUSIVE_LABEL
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, HOSTNAME_LABEL
+from peloton.lifecycle.label_tests import EXISTS, LABEL_TEST
 from peloton.model.host import CLUSTER_LABEL
 from peloton.model.ids import JobId, parse_job_id
 from peloton.model.resources import EXTENDED_AMOUNT_MAX, RESOURCE_KINDS
@@ -40,12 +41,19 @@ _KNOWN_VOLUMES = frozenset(
     {"name", "emptyDir", "configMap", "secret", "projected", "downwardAPI", "hostPath", "nfs", "image", "csi"}
 )
 _MUST = "requiredDuringSchedulingIgnoredDuringExecution"
+GATE_PAGE = "docs/kubernetes/gate.md"
+_REPLICATED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
+"""Kinds of owners whose pods are replicas, which go to different nodes while these have room."""
 _EQUAL = task_pb2.LabelConstraint.CONDITION_EQUAL
 _LESS = task_pb2.LabelConstraint.CONDITION_LESS_THAN
 
 
 class Refused(ValueError):
     """Peloton does not place this pod; the text is the reason."""
+
+
+def _unsupported(what: str) -> Refused:
+    return Refused(f"{what}; admission by gate takes it: see {GATE_PAGE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +139,9 @@ def config_of(
     labels = {"cluster": cluster, "namespace": owner.namespace, "kind": owner.kind, "name": owner.name}
     for key, value in labels.items():
         config.labels.add(key=f"peloton.io/{key}", value=value)
-    _fill(config.defaultConfig, pod, cluster, taints if is_by_gate(pod) else ())
+    if owner.kind in _REPLICATED and not is_by_gate(pod):
+        config.placement.spread.add(label=HOSTNAME_LABEL, maxSkew=1, soft=True)
+    _fill(config.defaultConfig, pod, cluster, taints)
     return config
 
 
@@ -156,7 +166,8 @@ def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str, taints: Collection
     rules = [_host(CLUSTER_LABEL, cluster)]
     rules += [_host(key, value) for key, value in sorted((spec.get("nodeSelector") or {}).items())]
     rules += _affinity(spec.get("affinity") or {}, is_whole=not is_by_gate(pod))
-    rules += _away_from(spec.get("tolerations") or (), taints)
+    tolerations = spec.get("tolerations") or ()
+    rules += _away_from(tolerations, taints) if is_by_gate(pod) else _tolerated(tolerations, taints)
     task.constraint.type = task_pb2.Constraint.AND_CONSTRAINT
     task.constraint.andConstraint.constraints.extend(rules)
 
@@ -183,6 +194,22 @@ def _away_from(tolerations: Collection[Json], taints: Collection[Taints]) -> Ite
         yield _host(EXCLUSIVE_LABEL, "none", _LESS)
 
 
+def _tolerated(tolerations: Collection[Json], taints: Collection[Taints]) -> Iterator[task_pb2.Constraint]:
+    """Yield that the pod is on hosts without taints, or with those of ``taints`` that it tolerates. It stays off hosts
+    whose taints are unknown yet, as no scheduler follows that would see them."""
+    known = [one for one in tolerations if one.get("operator") in (None, "", "Equal", "Exists")]
+    tolerated = [each for each in sorted(taints) if tolerates(known, each)]
+    if not any(map(_is_boundless, known)):
+        free = _host(LABEL_TEST + TAINTS_LABEL, EXISTS, _LESS)
+        yield _any([free, *(_host(TAINTS_LABEL, taints_text(each)) for each in tolerated)])
+    if tolerated:
+        yield _host(EXCLUSIVE_LABEL, "none", _LESS)
+
+
+def _is_boundless(toleration: Json) -> bool:
+    return toleration.get("operator") == "Exists" and not toleration.get("key") and not toleration.get("effect")
+
+
 def _all(rules: list[task_pb2.Constraint]) -> task_pb2.Constraint:
     whole = task_pb2.Constraint(type=task_pb2.Constraint.AND_CONSTRAINT)
     whole.andConstraint.constraints.extend(rules)
@@ -200,7 +227,7 @@ def _affinity(affinity: Json, is_whole: bool) -> Iterator[task_pb2.Constraint]:
     out: the result allows more nodes than the affinity, and never fewer."""
     for kind in ("podAffinity", "podAntiAffinity"):
         if is_whole and (affinity.get(kind) or {}).get(_MUST):
-            raise Refused(f"Peloton does not know {kind}.{_MUST}")
+            raise _unsupported(f"Peloton does not know {kind}.{_MUST}")
     required = (affinity.get("nodeAffinity") or {}).get(_MUST)
     if required:
         terms = [[*_term(term, is_whole)] for term in required.get("nodeSelectorTerms") or ()]
@@ -209,27 +236,39 @@ def _affinity(affinity: Json, is_whole: bool) -> Iterator[task_pb2.Constraint]:
 
 
 def _term(term: Json, is_whole: bool) -> Iterator[task_pb2.Constraint]:
-    if not is_whole:
-        for each in term.get("matchExpressions") or ():
-            if each["operator"] in ("In", "NotIn"):
-                yield from _expression(each)
-        return
-    if term.get("matchFields"):
-        raise Refused("Peloton does not know matchFields of a node affinity")
-    if not term.get("matchExpressions"):
+    fields, expressions = term.get("matchFields") or (), term.get("matchExpressions") or ()
+    if is_whole and not fields and not expressions:
         raise Refused("a term of the node affinity is empty: it matches no node")
-    for each in term["matchExpressions"]:
-        yield from _expression(each)
+    for each in fields:
+        if each["key"] == "metadata.name" and each["operator"] in ("In", "NotIn"):
+            yield from _expression({**each, "key": HOSTNAME_LABEL})
+        elif is_whole:
+            raise _unsupported(f"Peloton does not know the field {each['key']} with {each['operator']} of an affinity")
+    for each in expressions:
+        if each["operator"] in _OPERATORS:
+            yield from _expression(each)
+        elif is_whole:
+            raise _unsupported(f"Peloton does not know the operator {each['operator']} of a node affinity")
+
+
+_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 
 
 def _expression(expression: Json) -> Iterator[task_pb2.Constraint]:
-    key, values = expression["key"], expression.get("values") or ()
-    if expression["operator"] == "In":
-        yield _any([_host(key, value) for value in values])
-    elif expression["operator"] == "NotIn":
-        yield from (_host(key, value, _LESS) for value in values)
-    else:
-        raise Refused(f"Peloton does not know the operator {expression['operator']} of a node affinity")
+    """Yield the constraints of an expression with one of ``_OPERATORS``."""
+    key: str = expression["key"]
+    values: Sequence[str] = expression.get("values") or ()
+    match expression["operator"]:
+        case "In":
+            yield _any([_host(key, value) for value in values])
+        case "NotIn":
+            yield from (_host(key, value, _LESS) for value in values)
+        case "Exists":
+            yield _host(LABEL_TEST + key, EXISTS)
+        case "DoesNotExist":
+            yield _host(LABEL_TEST + key, EXISTS, _LESS)
+        case "Gt" | "Lt" as relation:
+            yield _host(LABEL_TEST + key, f"{'>' if relation == 'Gt' else '<'} {values[0]}")
 
 
 # -- refused fields ---------------------------------------------------------------------------------------------------
@@ -238,16 +277,18 @@ def _expression(expression: Json) -> Iterator[task_pb2.Constraint]:
 def _refuse_unknown_fields(spec: Json) -> None:
     for rule in spec.get("topologySpreadConstraints") or ():
         if rule.get("whenUnsatisfiable") != "ScheduleAnyway":
-            raise Refused("Peloton does not know topologySpreadConstraints with DoNotSchedule")
+            raise _unsupported("Peloton does not know topologySpreadConstraints with DoNotSchedule")
     if spec.get("resourceClaims"):
-        raise Refused("Peloton does not know resourceClaims")
+        raise _unsupported("Peloton does not know resourceClaims")
     for volume in spec.get("volumes") or ():
         if unknown := sorted(volume.keys() - _KNOWN_VOLUMES):
-            raise Refused(f"volume {volume['name']}: Peloton does not know where a {unknown[0]} is")
+            raise _unsupported(f"volume {volume['name']}: Peloton does not know where a {unknown[0]} is")
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         for port in container.get("ports") or ():
             if port.get("hostPort"):
-                raise Refused(f"container {container['name']}: Peloton does not assign host ports to external pods")
+                raise _unsupported(
+                    f"container {container['name']}: Peloton does not assign host ports to external pods"
+                )
         _refuse_resources(f"container {container['name']}: ", _resource_names(container))
     _refuse_resources("", _resource_names(spec) | {*(spec.get("overhead") or ())})
 
@@ -260,7 +301,7 @@ def _resource_names(part: Json) -> set[str]:
 
 def _refuse_resources(whose: str, asked: set[str]) -> None:
     if unknown := sorted(name for name in asked - _KNOWN_RESOURCES if not is_extended(name)):
-        raise Refused(f"{whose}Peloton does not know the resource {unknown[0]}")
+        raise _unsupported(f"{whose}Peloton does not know the resource {unknown[0]}")
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from peloton.api import convert
+from peloton.api.convert_layout import layout
 from peloton.api.v0.job import job_pb2
-from peloton.model.pod import AllOf, AnyOf, HostLabel
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, labels_from
+from peloton.model.layout import Spread
+from peloton.model.pod import AllOf, AnyOf, HostLabel, PodShape
 from peloton.model.resources import Resources
+from peloton.scheduling.fit import label_misfit
 from services.hostmgr.kubernetes.external.external_specs import (
     GRACE_MAX_S,
     Refused,
@@ -20,6 +24,8 @@ from services.hostmgr.kubernetes.external.external_specs import (
     pool_named,
 )
 from services.hostmgr.kubernetes.external.gate import wants_launch
+from services.hostmgr.kubernetes.nodes.nodes import TAINTS_LABEL, node_of
+from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 Json = dict[str, Any]
 UID = "0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -36,6 +42,33 @@ def config(pod: Json) -> job_pb2.JobConfig:
     return config_of(pod, controller_of(pod) or itself(pod), "k8s")
 
 
+UNTAINTED = HostLabel("peloton/label-test/" + TAINTS_LABEL, "exists", "<")
+SETTINGS = KubernetesSettings("x", taints_used=frozenset({"team", "old"}))
+
+
+def a_node(labels: dict[str, str] | None = None, taints: list[Json] | None = None, name: str = "n-1") -> Json:
+    return {"metadata": {"name": name, "uid": "u", "labels": labels or {}}, "spec": {"taints": taints or []}}
+
+
+def is_taken(pod: Json, node: Json, is_known: bool = True) -> bool:
+    """Report whether the node takes the pod by its labels and taints. The taints of a node that is not known were not
+    there when the pod came."""
+    read = node_of(node, SETTINGS)
+    assert read is not None
+    found = config_of(pod, itself(pod), "k8s", frozenset({read.taints} if is_known and read.taints else ()))
+    constraint = convert.pod_shape(found.defaultConfig, found.sla).constraint
+    labels = labels_from([*read.labels.items(), ("peloton/cluster", "k8s")])  # type: ignore[list-item]
+    return not read.withdrawn and label_misfit(constraint, labels) is None
+
+
+def shape_of(found: job_pb2.JobConfig) -> PodShape:
+    return convert.pod_shape(found.defaultConfig, found.sla)
+
+
+def affinity_to(term: Json) -> Json:
+    return {"nodeAffinity": {_MUST: {"nodeSelectorTerms": [term]}}}
+
+
 def test_requests_and_labels_become_a_configuration() -> None:
     """Equal pods of an owner share one configuration."""
     labels = {"peloton.io/gang-size": "4", "peloton.io/priority": "7", "peloton.io/preemptible": "false"}
@@ -45,7 +78,7 @@ def test_requests_and_labels_become_a_configuration() -> None:
     assert (4, 7, False) == (found.sla.minimumRunningInstances, found.sla.priority, found.sla.preemptible)
     shape = convert.pod_shape(found.defaultConfig, found.sla)
     assert Resources.of(1.5, 1024, 0, 2) == shape.resources
-    assert AllOf((HostLabel("peloton/cluster", "k8s"),)) == shape.constraint
+    assert AllOf((HostLabel("peloton/cluster", "k8s"), UNTAINTED)) == shape.constraint
     assert found == config(a_pod({"name": "web-2", "labels": labels, "ownerReferences": [owner]}))
 
 
@@ -76,7 +109,82 @@ def test_node_selectors_and_affinities_become_constraints() -> None:
     both = AllOf((HostLabel("disk", "ssd"), HostLabel("old", "yes", "<")))
     cluster, kind = HostLabel("peloton/cluster", "k8s"), HostLabel("kind", "gpu")
     found = config(pod)
-    assert AllOf((cluster, kind, AnyOf((zones, both)))) == convert.pod_shape(found.defaultConfig, found.sla).constraint
+    assert AllOf((cluster, kind, AnyOf((zones, both)), UNTAINTED)) == shape_of(found).constraint
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "takes", "refuses"),
+    [
+        ("In", ["5", "6"], ["5", "6"], ["7", "", None]),
+        ("NotIn", ["5"], ["6", "", None], ["5"]),
+        ("Exists", [], ["5", ""], [None]),
+        ("DoesNotExist", [], [None], ["5", ""]),
+        ("Gt", ["5"], ["6", "10"], ["5", "-7", "six", "", None]),
+        ("Lt", ["5"], ["4", "-7"], ["5", "10", "six", "1.5", None]),
+    ],
+)
+def test_each_operator_of_a_node_affinity(
+    operator: str, values: list[str], takes: list[str | None], refuses: list[str | None]
+) -> None:
+    """The tables are those of Kubernetes: a label that is absent is not in, and neither above nor below."""
+    pod = a_pod(affinity=affinity_to({"matchExpressions": [{"key": "gen", "operator": operator, "values": values}]}))
+    found = {value: is_taken(pod, a_node({} if value is None else {"gen": value})) for value in (*takes, *refuses)}
+    assert {value: value in takes for value in (*takes, *refuses)} == found
+
+
+@pytest.mark.parametrize(("operator", "is_same"), [("In", True), ("NotIn", False)])
+def test_a_node_is_chosen_by_its_name(operator: str, is_same: bool) -> None:
+    """The field of a term is the name of the node."""
+    field = {"key": "metadata.name", "operator": operator, "values": ["n-1"]}
+    pod = a_pod(affinity=affinity_to({"matchFields": [field]}))
+    assert (is_same, not is_same) == (is_taken(pod, a_node()), is_taken(pod, a_node(name="n-2")))
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "taken"),
+    [
+        ([], {"free", "preferred"}),
+        ([{"key": "team", "value": "a"}], {"free", "preferred", "a"}),
+        ([{"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}], {"free", "preferred", "a"}),
+        ([{"key": "team", "value": "a", "effect": "NoExecute"}], {"free", "preferred"}),
+        ([{"key": "team", "operator": "Exists"}], {"free", "preferred", "a", "b"}),
+        ([{"key": "team", "operator": "Gt", "value": "a"}], {"free", "preferred"}),
+        ([{"operator": "Exists", "effect": "NoSchedule"}], {"free", "preferred", "a"}),
+        ([{"operator": "Exists"}], {"free", "preferred", "a", "b", "two"}),
+        (
+            [{"key": "team", "operator": "Exists"}, {"key": "old", "operator": "Exists"}],
+            {"free", "preferred", "a", "b", "two"},
+        ),
+    ],
+)
+def test_a_pod_goes_to_nodes_whose_taints_it_tolerates(tolerations: list[Json], taken: set[str]) -> None:
+    """Key, operator, value and effect decide; all taints of a node must be tolerated, preferences are ignored."""
+    a, b = {"key": "team", "value": "a", "effect": "NoSchedule"}, {"key": "team", "value": "b", "effect": "NoExecute"}
+    taints = {
+        "free": [],
+        "preferred": [{**b, "effect": "PreferNoSchedule"}],
+        "a": [a],
+        "b": [b],
+        "two": [b, {"key": "old", "effect": "NoExecute"}],
+    }
+    assert taken == {
+        name for name, own in taints.items() if is_taken(a_pod(tolerations=tolerations), a_node(None, own))
+    }
+
+
+def test_a_pod_stays_off_a_node_that_is_tainted_later() -> None:
+    """The constraint of a waiting pod holds for nodes that come after it."""
+    dedicated = a_node(None, [{"key": "peloton.io/dedicated", "effect": "NoExecute"}])
+    assert not is_taken(a_pod(), dedicated, is_known=False)
+    assert is_taken(a_pod(tolerations=[{"key": "peloton.io/dedicated", "operator": "Exists"}]), dedicated)
+
+
+@pytest.mark.parametrize(("kind", "is_spread"), [("StatefulSet", True), ("Deployment", True), ("Job", False)])
+def test_replicas_are_spread_over_nodes(kind: str, is_spread: bool) -> None:
+    """They share a node only where others have no room; pods of a Job are packed."""
+    owner = {"controller": True, "kind": kind, "name": "web", "uid": UID, "apiVersion": "apps/v1"}
+    found = layout(config(a_pod({"ownerReferences": [owner]})).placement)
+    assert ((Spread(HOSTNAME_LABEL, 1, is_hard=False),) if is_spread else None) == (found and found.spread)
 
 
 _MUST = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -93,20 +201,20 @@ REFUSED: dict[str, tuple[Json, str]] = {
         {
             "affinity": {
                 "nodeAffinity": {
-                    _MUST: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gen", "operator": "Gt"}]}]}
+                    _MUST: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gen", "operator": "Like"}]}]}
                 }
             }
         },
-        "operator Gt",
+        "operator Like",
     ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_we_do_not_understand_is_refused(case: str) -> None:
-    """An unsupported field is named, so that the owner of the pod can change it."""
+    """An unsupported field is named, with the way that takes it."""
     spec, said = REFUSED[case]
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(Refused, match=f"{said}.*; admission by gate takes it: see docs/kubernetes/gate.md"):
         config(a_pod(**spec))
 
 

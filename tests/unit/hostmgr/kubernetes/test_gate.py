@@ -109,7 +109,7 @@ def test_the_patch_removes_our_gate_alone() -> None:
 def test_what_peloton_does_not_know_is_left_to_the_scheduler() -> None:
     """The fit test has the supported parts: it allows more nodes than the pod, and never fewer."""
     within = {"key": "zone", "operator": "In", "values": ["a", "b"]}
-    newer = {"key": "gen", "operator": "Gt", "values": ["3"]}
+    newer = {"key": "gen", "operator": "Like", "values": ["3"]}
     affinity = {
         "podAntiAffinity": {MUST: [{"topologyKey": "kubernetes.io/hostname"}]},
         "nodeAffinity": {MUST: {"nodeSelectorTerms": [{"matchExpressions": [within, newer]}]}},
@@ -129,7 +129,7 @@ def test_an_alternative_that_peloton_does_not_know_allows_every_node() -> None:
     """Any node may satisfy the unknown one of two terms."""
     terms = [
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]},
-        {"matchExpressions": [{"key": "gen", "operator": "Exists"}]},
+        {"matchExpressions": [{"key": "gen", "operator": "Like"}]},
     ]
     pod = a_pod(GATE, affinity={"nodeAffinity": {MUST: {"nodeSelectorTerms": terms}}})
     found = config_of(pod, itself(pod), "k8s")
