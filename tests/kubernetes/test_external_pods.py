@@ -265,3 +265,28 @@ def test_a_pod_that_is_deleted_while_it_waits_leaves_the_queue(world: ExternalWo
     world.client.ask("DELETE", f"/api/v1/namespaces/{world.namespace}/pods/huge")
     world.until(lambda: world.states(job_id) == [PodState.KILLED], "it to leave")
     assert {} == world.slots(job_id)
+
+
+GENERATION_ABOVE_FOUR = {"key": "gen", "operator": "Gt", "values": ["4"]}
+HAS_LABEL = {"key": "for", "operator": "Exists"}
+
+
+def test_nodes_are_chosen_by_tolerations_and_operators(bare_world: ExternalWorld, kubernetes_login: Login) -> None:
+    """A taint keeps pods off the node until one tolerates it, which is bound by its affinity."""
+    world = bare_world
+    taint = {"key": "peloton.io/dedicated", "value": "ml", "effect": "NoExecute"}
+    term = {"matchExpressions": [GENERATION_ABOVE_FOUR, HAS_LABEL]}
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}},
+    }
+    with FakeKubelets(kubernetes_login, [world.node], labels={"for": world.node, "gen": "5"}, taints=[taint]):
+        world.until(lambda: world.driver.view.taints(), "the tainted node")
+        plain = JobId(world.pod("plain")["metadata"]["uid"])
+        world.until(lambda: world.states(plain) == [PodState.READY], "the pod without a toleration to be admitted")
+        spec = {**world.pod_spec(""), "affinity": affinity, "tolerations": [{**taint, "operator": "Equal"}]}
+        meta = {"name": "dedicated", "labels": {"peloton.io/pool": "dev"}}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+        job_id = JobId(world.create(f"/api/v1/namespaces/{world.namespace}/pods", body)["metadata"]["uid"])
+        world.until(lambda: world.states(job_id) == [R], "the pod that tolerates to run")
+        assert [PodState.READY] == world.states(plain)
+        assert "nodeName" not in world.look("plain")["spec"]
