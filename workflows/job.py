@@ -143,10 +143,13 @@ class JobWorkflow(SignalledWorkflow):
     # Steps, in the order in which they run.
 
     async def settle(self) -> JobProgress:
-        """Settle the job, unless a signal has brought its end: then the host manager has settled it."""
+        """Settle the job, unless a signal has brought its end: then the host manager has settled it.
+
+        An end from before the last settle is old: a pod has been started since.
+        """
         end = None if self.wakeup_pending else self.end
         self.wakeup_pending, self.end = False, None
-        if end is not None:
+        if end is not None and end.revision >= self.progress.revision:
             self.progress = JobProgress(end.state, end.counts)
             self.show()
             return self.progress

@@ -306,6 +306,7 @@ def end_progress(job: JobRecord, update: UpdateView) -> JobProgress:
         update_id=update.update_id,
         update_version=update.version,
         update_moves=update.moves,
+        revision=job.revision,
     )
 
 
@@ -330,6 +331,7 @@ def _progress(view: SettleView, job: JobRecord, now_ns: int) -> JobProgress:
         follows_hosts=is_daemon and not is_ending(job),
         hosts_wait=is_daemon and bool(pods.count(_NEEDS_HOST)),
         creation_id=view.update.update_id if view.update.is_creation else "",
+        revision=job.revision,
     )
 
 

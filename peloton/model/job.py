@@ -129,6 +129,7 @@ class JobProgress:
     creation_id: str = ""  # update that creates the service, rolled out by settles: see lifecycle.creation
     waiting_count: int = 0  # pods that the settle has queued, and that wait for their admission
     takes_ends: bool = False  # the version of the worker that settled takes the end of the job from a signal
+    revision: int = field(default=0, compare=False)  # of the job's row after the settle; 0: not known
 
     @property
     def is_finished(self) -> bool:
@@ -159,6 +160,7 @@ class JobEnd:
 
     state: JobState
     counts: dict[str, int] = field(default_factory=dict)  # PodState value -> pods
+    revision: int = field(default=0, compare=False)  # of the job's row that has the end
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ class Cluster:
             if self.jobs[job_id].pods.records and all(pod.state in TERMINAL for pod in self.jobs[job_id].pods):
                 progress = self.storage.jobs.settle(job_id, self.clock.now_ns())
                 if progress.is_finished and not progress.is_unwanted:
-                    ends[job_id] = JobEnd(progress.state, progress.counts)
+                    ends[job_id] = JobEnd(progress.state, progress.counts, progress.revision)
         if ends and self.lifecycles is not None:
             self.lifecycles.jobs_ended(ends)
         return {*ends}

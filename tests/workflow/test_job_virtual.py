@@ -451,6 +451,15 @@ def test_a_change_besides_the_end_is_read(is_first: bool) -> None:
     assert ["settle"] == story.workflow.calls[before:]
 
 
+def test_an_end_from_before_the_last_settle_is_old() -> None:
+    """The job of an external owner starts again with the next pod: a signal of its earlier end arrives later."""
+    story = Story(admission_s=0).submit(10).run_until_pods("RUNNING", 10)
+    story.run_for(5.0)
+    story.workflow.signal_now(JobEnd(JobState.FAILED, {"FAILED": 10}, revision=-1))
+
+    assert ("SUCCEEDED", {"SUCCEEDED": 10}) == story.run()
+
+
 def test_a_run_of_an_earlier_version_reads_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run whose settles were made by workers that do not take ends from signals settles at such a signal, too."""
     monkeypatch.setattr("activities.settling.replace", lambda progress, **_: progress)

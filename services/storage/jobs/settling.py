@@ -98,7 +98,11 @@ def roll_up_part(db: Database, wanted: Sequence[JobId], now_ns: int) -> RolledUp
         lost = {one.view.job.job_id for one, done in zip(changes, written, strict=True) if done is None}
     written_jobs = {one.view.job.job_id: one.plan for one in changes if one.view.job.job_id not in lost}
     quiet = {one.view.job.job_id for one in found} - lost
-    ended = {key: JobEnd(plan.job.state, plan.progress.counts) for key, plan in written_jobs.items() if plan.has_ended}
+    ended = {
+        key: JobEnd(plan.job.state, plan.progress.counts, plan.job.revision + 1)
+        for key, plan in written_jobs.items()
+        if plan.has_ended
+    }
     return RolledUp(
         needs_work=[job_id for job_id in wanted if job_id not in quiet],
         display_only=sorted(written_jobs.keys() - ended.keys()),
@@ -134,14 +138,15 @@ def apply(conn: sa.Connection, found: PendingSettle, now_ns: int, is_shown: bool
     if found.work.changes:
         fresh = read_view(conn, view.job, now_ns, found.created_max)
         plan = plan_settle(replace(fresh, pods=fresh.pods.with_times_of(view.pods)), now_ns)
+    revision = view.job.revision + found.must_write
     if found.must_write:
         # The revision rises even when only pods changed: it refuses the write of a settle that read before this one.
-        _write_job(conn, replace(plan.job, revision=view.job.revision + 1, updated_ns=now_ns))
+        _write_job(conn, replace(plan.job, revision=revision, updated_ns=now_ns))
         if plan.job.state in JOB_TERMINAL and view.job.state not in JOB_TERMINAL and view.job.created_ns:
             labels = {"type": plan.job.type.name, "end": plan.job.state.name}
             _DURATIONS.record(max(now_ns - view.job.created_ns, 0) / NS_PER_S, labels)
     take_back(conn, replace(found, plan=plan), now_ns, is_shown)
-    return replace(plan.progress, settle_again=found.work.more)
+    return replace(plan.progress, settle_again=found.work.more, revision=revision)
 
 
 def take_back(conn: sa.Connection, found: PendingSettle, now_ns: int, is_shown: bool = True) -> None:

@@ -49,6 +49,8 @@ def test_pods_that_run_are_counted(storage: Storage) -> None:
 def test_the_end_of_a_job_is_settled(storage: Storage, ended: list[PodState], state: JobState) -> None:
     """The end of a job is written, once, and sent to its workflow, which does not settle it."""
     job = world.a_running_job(storage, 2)
+    before = storage.jobs.settle(job, NOW).revision
+    assert before == record(storage, job).revision
     for instance, reported in enumerate(ended):
         world.report(storage, job, [instance], reported, NOW + SECOND)
 
@@ -60,6 +62,7 @@ def test_the_end_of_a_job_is_settled(storage: Storage, ended: list[PodState], st
     assert storage.jobs.settle(job, NOW + 2 * SECOND).is_finished
     assert after == record(storage, job)
     assert RolledUp([job], []) == storage.jobs.roll_up([job], NOW + SECOND)
+    assert before < rolled.ended[job].revision == after.revision == storage.jobs.settle(job, NOW).revision
 
 
 def test_the_end_of_a_job_that_is_to_be_deleted_is_left_to_its_workflow(storage: Storage) -> None:
