@@ -83,6 +83,7 @@ class TokenFile:
 
         try:
             renew(self._path)
+            self._read = None  # it may have been read between the two files
         except PelotonError:
             self._retry_at_s = self._clock_s() + RETRY_S
             if self._clock_s() >= found.expires_s:

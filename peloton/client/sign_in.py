@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -188,8 +188,16 @@ def store_sign_in(address: str, issuer: Issuer, client_id: str, tokens: Tokens) 
 def renew(token_file: Path) -> None:
     """Renew the token of a file that is due, once for all processes that find it so.
 
-    Raises Unavailable, and Unauthenticated where the user has to sign in again.
+    Raises Unavailable, also for a folder that cannot be written, and Unauthenticated where the user has to sign in
+    again.
     """
+    try:
+        _renew_locked(token_file)
+    except OSError as error:
+        raise Unavailable(f"token file {token_file} cannot be renewed: {error.strerror}") from None
+
+
+def _renew_locked(token_file: Path) -> None:
     with _lock(token_file):
         found = read_sign_in(token_file)
         if found is None or time.time() < found.renew_at_s:  # another process has renewed it
@@ -204,16 +212,18 @@ def renew(token_file: Path) -> None:
 
 
 def _write(path: Path, issuer: Issuer, client_id: str, tokens: Tokens) -> None:
-    """Write both files. The refresh token first: if the process dies then, the old token is due, and renewed by it."""
+    """Write both files. The refresh token first, and as due: if the process dies then, it renews the old token."""
     token = check_token(tokens.id_token, f"the ID token of {issuer.name}")
     now_s, expires_s = time.time(), expiry_of(token)
     renew_at_s = expires_s - min(EARLY_S, EARLY_SHARE * max(expires_s - now_s, 0.0))
     kept = SignIn(issuer.name, client_id, tokens.refresh_token, renew_at_s, expires_s, issuer.ca_file)
     if tokens.refresh_token:
-        write_sign_in(path, kept)
+        write_sign_in(path, replace(kept, renew_at_s=0.0))
     else:
         sign_in_file(path).unlink(missing_ok=True)
     write_token(path, token)
+    if tokens.refresh_token:
+        write_sign_in(path, kept)
 
 
 def expiry_of(token: str) -> float:

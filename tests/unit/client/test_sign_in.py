@@ -230,6 +230,42 @@ def test_an_expired_token_needs_its_issuer(issuer: Issuer, stand_in: StandIn) ->
         TokenFile(path)()
 
 
+def test_a_renewal_that_dies_between_its_files_is_repeated(
+    issuer: Issuer, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old token is renewed by the new refresh token: it would be sent until the new one is due."""
+    path = store(issuer, stand_in)
+    make_due(path, expires_s=time.time() + 60)
+    old = path.read_bytes()
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("peloton.client.sign_in.write_token", die)
+        with pytest.raises(KeyboardInterrupt):
+            renew(path)
+    assert old == path.read_bytes()
+
+    headers = TokenFile(path)
+    renewed = headers()
+    assert (2, False) == (stand_in.grants["refresh_token"], headers.is_due())
+    assert renewed[0][1] != f"Bearer {old.decode().strip()}"
+
+
+def test_a_valid_token_outlives_a_folder_that_is_read_only(issuer: Issuer, stand_in: StandIn) -> None:
+    """A mounted folder cannot be written: the token serves until it expires, and then an error names the file."""
+    path = store(issuer, stand_in)
+    make_due(path, expires_s=time.time() + 60)
+    lock = path.with_suffix(".lock")
+    lock.unlink()
+    lock.mkdir()  # cannot be opened, also not by root
+    assert TokenFile(path)()
+    make_due(path)
+    with pytest.raises(Unavailable, match=rf"token file {path} cannot be renewed: Is a directory"):
+        TokenFile(path)()
+
+
 def test_a_token_of_another_kind_replaces_a_sign_in(issuer: Issuer, stand_in: StandIn) -> None:
     """No renewal replaces it."""
     path = store(issuer, stand_in)
