@@ -10,7 +10,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from peloton.lifecycle.label_tests import LABEL_TEST, describe_test, passes, tested_label
+from peloton.lifecycle.label_tests import LABEL_TEST, describe_test, label_under_test, passes
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, SECRETS_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.negation import unequal
@@ -93,7 +93,7 @@ def _occurrences(labels: Labels, key: str, value: str) -> int:
 
 def _count_passing(labels: Labels, key: str, test: str) -> int:
     """Return the number of the host's labels that pass the test."""
-    found = labels.get(tested_label(key))
+    found = labels.get(label_under_test(key))
     if found is None:
         return 0
     if isinstance(found, str):

@@ -13,7 +13,7 @@ DIGITS_MAX = 19
 """Limit of the digits of a number in a label: those of 64 bits."""
 
 
-def tested_label(key: str) -> str:
+def label_under_test(key: str) -> str:
     """Return the key of the label that a leaf with this key is about."""
     return key.removeprefix(LABEL_TEST)
 
@@ -37,4 +37,4 @@ def _read_number(text: str) -> int | None:
 
 def describe_test(key: str, test: str) -> str:
     """Return the test in words: ``label gpu exists``, ``label gen > 5``."""
-    return f"label {tested_label(key)} {test}"
+    return f"label {label_under_test(key)} {test}"

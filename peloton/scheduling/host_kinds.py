@@ -9,7 +9,7 @@ import numpy as np
 
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, Labels, labels_from, leaves
 from peloton.lifecycle.host_pools import disk_percent
-from peloton.lifecycle.label_tests import LABEL_TEST, tested_label
+from peloton.lifecycle.label_tests import LABEL_TEST, label_under_test
 from peloton.model.host_pool import HOST_POOL_LABEL, SERVED_LABEL, Workload
 from peloton.model.misfit import Misfit
 from peloton.model.pod import Constraint, HostLabel, Label, PodShape
@@ -113,7 +113,7 @@ def _relevant_labels(labels: Labels, named: Mapping[str, Collection[str]]) -> tu
     ]
     for key, values in named.items():
         if key.startswith(LABEL_TEST):
-            found.append(str(labels.get(tested_label(key))))
+            found.append(str(labels.get(label_under_test(key))))
             continue
         value = labels.get(key)
         found.append((value if value in values else None) if isinstance(value, str) else str(value))

@@ -23,7 +23,7 @@ AT_ONCE_BYTES_MAX = 256 * 2**10
 
 
 class Redact(AroundCalls):
-    """Redacts what the methods inside of it answer. Ids that the request itself has are known to the caller."""
+    """Redacts what the methods inside of it answer. Refusals repeat the ids that the request itself has."""
 
     def __init__(self, access: Access | None, rules: Mapping[str, MethodRule], pools: PoolFinder) -> None:
         self._access, self._rules, self._pools = access, rules, pools
@@ -55,7 +55,7 @@ class _Redacted:
             except PelotonError as error:
                 await self._redact_error(error, caller, request)
                 raise
-            return await self._redact(found, caller, request)
+            return await self._redact(found, caller)
 
         return answer
 
@@ -66,7 +66,7 @@ class _Redacted:
             try:
                 async with aclosing(behaviour(request, context)) as answers:
                     async for found in answers:
-                        yield await self._redact(found, caller, request) if is_limited else found
+                        yield await self._redact(found, caller) if is_limited else found
             except PelotonError as error:
                 if is_limited:
                     await self._redact_error(error, caller, request)
@@ -74,14 +74,14 @@ class _Redacted:
 
         return stream
 
-    async def _redact(self, found: Any, caller: Caller, request: Any) -> Any:
+    async def _redact(self, found: Any, caller: Caller) -> Any:
         """Return the answer, encoded."""
         content = found if isinstance(found, bytes) else found.SerializeToString()
         is_large = len(content) > AT_ONCE_BYTES_MAX
         ids = await asyncio.to_thread(find_ids, content) if is_large else find_ids(content)
         if not ids:
             return content
-        hidden, known = await self._find_hidden(ids, caller, request)
+        hidden, known = await self._find_hidden(ids, caller)
         message = answer_class(self._method).FromString(content) if isinstance(found, bytes) else found
         hidden |= set(read_job_names(message)) - known  # jobs that have been deleted since
         if not hidden:
@@ -92,19 +92,19 @@ class _Redacted:
     async def _redact_error(self, error: PelotonError, caller: Caller, request: Any) -> None:
         texts = [error.message, *error.metadata.values()]
         ids = find_ids("\n".join(texts).encode(errors="surrogatepass"))
-        hidden, _ = await self._find_hidden(ids, caller, request) if ids else (set(), ids)
+        hidden = (await self._find_hidden(ids, caller))[0] - _ids_in(request) if ids else set()
         if hidden:
             error.message = redact_text(error.message, hidden)
             error.metadata = {key: redact_text(text, hidden) for key, text in error.metadata.items()}
             error.args = (error.message,)
 
-    async def _find_hidden(self, ids: set[str], caller: Caller, request: Any) -> tuple[set[str], set[str]]:
+    async def _find_hidden(self, ids: set[str], caller: Caller) -> tuple[set[str], set[str]]:
         """Return the ids of jobs that the caller may not read, and of all jobs that exist."""
         paths = await self._pools.paths_of_jobs(sorted(ids))
         readable = readable_paths(caller)
         hidden: set[str] = {job_id for job_id, path in paths.items() if not is_in(path, readable)}
         known: set[str] = {str(job_id) for job_id in paths}
-        return (hidden - _ids_in(request) if hidden else hidden), known
+        return hidden, known
 
 
 def _ids_in(request: Any) -> set[str]:

@@ -52,7 +52,7 @@ class Refused(ValueError):
     """Peloton does not place this pod; the text is the reason."""
 
 
-def _unsupported(what: str) -> Refused:
+def _refuse(what: str) -> Refused:
     return Refused(f"{what}; admission by gate takes it: see {GATE_PAGE}")
 
 
@@ -167,7 +167,7 @@ def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str, taints: Collection
     rules += [_host(key, value) for key, value in sorted((spec.get("nodeSelector") or {}).items())]
     rules += _affinity(spec.get("affinity") or {}, is_whole=not is_by_gate(pod))
     tolerations = spec.get("tolerations") or ()
-    rules += _away_from(tolerations, taints) if is_by_gate(pod) else _tolerated(tolerations, taints)
+    rules += _away_from(tolerations, taints) if is_by_gate(pod) else _within(tolerations, taints)
     task.constraint.type = task_pb2.Constraint.AND_CONSTRAINT
     task.constraint.andConstraint.constraints.extend(rules)
 
@@ -194,7 +194,7 @@ def _away_from(tolerations: Collection[Json], taints: Collection[Taints]) -> Ite
         yield _host(EXCLUSIVE_LABEL, "none", _LESS)
 
 
-def _tolerated(tolerations: Collection[Json], taints: Collection[Taints]) -> Iterator[task_pb2.Constraint]:
+def _within(tolerations: Collection[Json], taints: Collection[Taints]) -> Iterator[task_pb2.Constraint]:
     """Yield that the pod is on hosts without taints, or with those of ``taints`` that it tolerates. It stays off hosts
     whose taints are unknown yet, as no scheduler follows that would see them."""
     known = [one for one in tolerations if one.get("operator") in (None, "", "Equal", "Exists")]
@@ -227,7 +227,7 @@ def _affinity(affinity: Json, is_whole: bool) -> Iterator[task_pb2.Constraint]:
     out: the result allows more nodes than the affinity, and never fewer."""
     for kind in ("podAffinity", "podAntiAffinity"):
         if is_whole and (affinity.get(kind) or {}).get(_MUST):
-            raise _unsupported(f"Peloton does not know {kind}.{_MUST}")
+            raise _refuse(f"Peloton does not know {kind}.{_MUST}")
     required = (affinity.get("nodeAffinity") or {}).get(_MUST)
     if required:
         terms = [[*_term(term, is_whole)] for term in required.get("nodeSelectorTerms") or ()]
@@ -243,12 +243,12 @@ def _term(term: Json, is_whole: bool) -> Iterator[task_pb2.Constraint]:
         if each["key"] == "metadata.name" and each["operator"] in ("In", "NotIn"):
             yield from _expression({**each, "key": HOSTNAME_LABEL})
         elif is_whole:
-            raise _unsupported(f"Peloton does not know the field {each['key']} with {each['operator']} of an affinity")
+            raise _refuse(f"Peloton does not know the field {each['key']} with {each['operator']} of an affinity")
     for each in expressions:
         if each["operator"] in _OPERATORS:
             yield from _expression(each)
         elif is_whole:
-            raise _unsupported(f"Peloton does not know the operator {each['operator']} of a node affinity")
+            raise _refuse(f"Peloton does not know the operator {each['operator']} of a node affinity")
 
 
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
@@ -277,18 +277,16 @@ def _expression(expression: Json) -> Iterator[task_pb2.Constraint]:
 def _refuse_unknown_fields(spec: Json) -> None:
     for rule in spec.get("topologySpreadConstraints") or ():
         if rule.get("whenUnsatisfiable") != "ScheduleAnyway":
-            raise _unsupported("Peloton does not know topologySpreadConstraints with DoNotSchedule")
+            raise _refuse("Peloton does not know topologySpreadConstraints with DoNotSchedule")
     if spec.get("resourceClaims"):
-        raise _unsupported("Peloton does not know resourceClaims")
+        raise _refuse("Peloton does not know resourceClaims")
     for volume in spec.get("volumes") or ():
         if unknown := sorted(volume.keys() - _KNOWN_VOLUMES):
-            raise _unsupported(f"volume {volume['name']}: Peloton does not know where a {unknown[0]} is")
+            raise _refuse(f"volume {volume['name']}: Peloton does not know where a {unknown[0]} is")
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         for port in container.get("ports") or ():
             if port.get("hostPort"):
-                raise _unsupported(
-                    f"container {container['name']}: Peloton does not assign host ports to external pods"
-                )
+                raise _refuse(f"container {container['name']}: Peloton does not assign host ports to external pods")
         _refuse_resources(f"container {container['name']}: ", _resource_names(container))
     _refuse_resources("", _resource_names(spec) | {*(spec.get("overhead") or ())})
 
@@ -301,7 +299,7 @@ def _resource_names(part: Json) -> set[str]:
 
 def _refuse_resources(whose: str, asked: set[str]) -> None:
     if unknown := sorted(name for name in asked - _KNOWN_RESOURCES if not is_extended(name)):
-        raise _unsupported(f"{whose}Peloton does not know the resource {unknown[0]}")
+        raise _refuse(f"{whose}Peloton does not know the resource {unknown[0]}")
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------

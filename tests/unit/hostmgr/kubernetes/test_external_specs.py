@@ -181,7 +181,7 @@ def test_a_pod_stays_off_a_node_that_is_tainted_later() -> None:
 
 @pytest.mark.parametrize(("kind", "is_spread"), [("StatefulSet", True), ("Deployment", True), ("Job", False)])
 def test_replicas_are_spread_over_nodes(kind: str, is_spread: bool) -> None:
-    """They share a node only where others have no room; pods of a Job are packed."""
+    """Replicas share a node only where no other has free resources; pods of a Job are packed."""
     owner = {"controller": True, "kind": kind, "name": "web", "uid": UID, "apiVersion": "apps/v1"}
     found = layout(config(a_pod({"ownerReferences": [owner]})).placement)
     assert ((Spread(HOSTNAME_LABEL, 1, is_hard=False),) if is_spread else None) == (found and found.spread)
