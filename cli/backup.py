@@ -11,7 +11,7 @@ import click
 from cli.command import Command
 from cli.serve import config_option
 from cli.terminal import echo
-from cli.version import read_version
+from peloton.release import read_version
 
 if TYPE_CHECKING:
     from services.backup.backup import Stores

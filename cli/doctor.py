@@ -32,8 +32,9 @@ TABLE: Table[Row] = Table(
 @click.command("doctor", cls=Command)
 @pass_settings
 def doctor(settings: Settings) -> None:
-    """Check the control plane: clocks, leases, roles, the database with its schema and disk, Temporal, workers, stuck
-    workflows, the backlog, the certificate of the api, and the rules between rows.
+    """Check the control plane: clocks, leases, roles, versions and settings of the processes, the database with its
+    schema and disk, Temporal, workers, stuck workflows, the backlog, the certificate of the api, and the rules between
+    rows.
 
     Each check is ok, warn or fail, with what to do. The api checks, so it needs one that answers; every check has a
     deadline, so it never hangs. The exit code is 1 when a check fails.

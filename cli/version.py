@@ -10,18 +10,10 @@ import click
 from cli.command import Command
 from cli.settings import Settings, pass_settings
 from cli.terminal import echo
+from peloton.release import read_version
 
 ROOT = Path(__file__).parents[1]
 COMMIT_LETTERS = 12
-
-
-def read_version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("peloton-temporal")
-    except metadata.PackageNotFoundError:
-        return "(not installed: runs from its source folder)"
 
 
 def read_commit(root: Path = ROOT) -> str:

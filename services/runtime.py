@@ -21,6 +21,7 @@ from services import role_settings, temporal_connection
 from services.health import ProcessHealth, heartbeat, probing
 from services.leader import LeaderChannels
 from services.plugins import load_plugins
+from services.processes import reporting
 from services.roles.api import run_api
 from services.roles.hostmgr import run_hostmgr
 from services.roles.resmgr import run_resmgr
@@ -191,7 +192,8 @@ async def _run_roles(
             zookeeper=zookeeper,
         )
         probe = partial(storage.leases.leader, "resmgr", 0.0)
-        async with probing(health, probe), asyncio.TaskGroup() as group:
+        report = reporting(storage.processes, list(dict.fromkeys(roles)), settings, keyring)
+        async with probing(health, probe), report, asyncio.TaskGroup() as group:
             for role in dict.fromkeys(roles):
                 group.create_task(ROLES[role](shared, stop), name=role)
             await asyncio.sleep(0)  # each begins with its imports

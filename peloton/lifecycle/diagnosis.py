@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 
-from peloton.model.diagnosis import Check, CheckResult
+from peloton.model.diagnosis import Check, CheckResult, ProcessRecord
 from peloton.model.problem import Problem, Severity
 
 OK, WARN, FAIL = CheckResult
@@ -18,6 +20,8 @@ EXPIRY_WARN_S = 14 * 86_400.0
 BACKLOG_WARN_SHARE = 0.5
 DISK_WARN_SHARE, DISK_FAIL_BYTES = 0.1, 256 << 20
 DAY_S, GIB = 86_400.0, 1 << 30
+NAMED_MAX = 5
+"""Maximum number of different values that a text names."""
 
 
 def check_latency(duration_s: float) -> Check:
@@ -70,6 +74,60 @@ def check_answer(role: str, duration_s: float | None) -> Check:
     if duration_s is not None:
         return Check(role, OK, f"answers within {duration_s * 1_000:.0f} ms")
     return Check(role, FAIL, "does not answer the api", f"look for its process and its log: {_serve(role)}")
+
+
+def check_versions(processes: Sequence[ProcessRecord]) -> Check:
+    """Return the check of the releases of all processes, of which two neighbouring ones may run together."""
+    name = "versions of the processes"
+    if not processes:
+        return Check(name, WARN, "no process has reported its version", "look for errors of the database in their logs")
+    groups: defaultdict[str, list[ProcessRecord]] = defaultdict(list)
+    for one in processes:
+        groups[one.version].append(one)
+    text = _name_groups(groups)
+    if len(groups) == 1:
+        return Check(name, OK, text)
+    if _are_neighbours(list(groups)):
+        return Check(name, WARN, text, "complete the upgrade, or roll it back: replace the processes of one release")
+    return Check(
+        name, FAIL, text, "replace all processes but those of two neighbouring releases: no others work together"
+    )
+
+
+def _are_neighbours(versions: Sequence[str]) -> bool:
+    """Return whether these are versions of at most two releases, which follow each other. Patches are no releases."""
+    found = [re.match(r"(\d+)\.(\d+)(?!\d)", version) for version in versions]
+    releases = sorted({(int(one[1]), int(one[2])) for one in found if one})
+    if not all(found) or len(releases) > 2:
+        return False
+    (old_major, old_minor), newest = releases[0], releases[-1]
+    return newest in ((old_major, old_minor), (old_major, old_minor + 1), (old_major + 1, 0))
+
+
+def check_settings(processes: Sequence[ProcessRecord]) -> list[Check]:
+    """Return a failure for each setting on which processes disagree. One that does not report a setting agrees."""
+    values: defaultdict[str, defaultdict[str, list[ProcessRecord]]] = defaultdict(lambda: defaultdict(list))
+    for one in processes:
+        for setting, value in one.settings.items():
+            values[setting][value or "(empty)"].append(one)
+    advice = "give all processes the same value, and restart those that had another one"
+    failed = [
+        Check(f"setting {setting}", FAIL, _name_groups(groups), advice)
+        for setting, groups in sorted(values.items())
+        if len(groups) > 1
+    ]
+    return failed or [Check("settings of the processes", OK, f"{len(values)} settings, {len(processes)} processes")]
+
+
+def _name_groups(groups: dict[str, list[ProcessRecord]]) -> str:
+    """Name each value with the first process that has it, and count the others; the most frequent ones first."""
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    named = [
+        f"{value} at {found[0]}{f' and {len(found) - 1} more' if len(found) > 1 else ''}"
+        for value, found in ordered[:NAMED_MAX]
+    ]
+    more = len(ordered) - NAMED_MAX
+    return "; ".join([*named, f"{more} more values"] if more > 0 else named)
 
 
 def check_workflows(problems: Sequence[Problem]) -> list[Check]:

@@ -81,6 +81,7 @@ CLASSES = (
     RecordClass("sandboxes", (), "on hosts: by the agent of Mesos, or the log retention of Kubernetes"),
     RecordClass("volumes", ("volume",), "until their host has destroyed them"),
     RecordClass("requests", ("watch_cancel", "job_stream", "activity_report"), "a minute, five minutes, and an hour"),
+    RecordClass("processes", ("process",), "two minutes after their last report"),
     RecordClass(
         "configuration",
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -22,3 +23,16 @@ class Check:
     result: CheckResult
     text: str
     advice: str = ""
+
+
+@dataclass(frozen=True)
+class ProcessRecord:
+    """Process with a database. ``settings`` are values, none of them secret, that all processes must agree on."""
+
+    process_id: str
+    role: str
+    version: str
+    settings: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.process_id}"

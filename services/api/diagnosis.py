@@ -14,9 +14,10 @@ import grpc.aio
 from peloton.api.private import hostmgr_pb2, hostmgr_pb2_grpc, resmgr_pb2, resmgr_pb2_grpc
 from peloton.errors import PelotonError, Unavailable
 from peloton.lifecycle import diagnosis
-from peloton.model.diagnosis import Check
+from peloton.model.diagnosis import Check, ProcessRecord
 from peloton.model.ids import HOSTMGR_ROLE
 from peloton.model.problem import Problem
+from peloton.model.times import NS_PER_S
 from services.api.backlog import Bounds
 from services.api.calls import Calls
 from services.api.channels import AsyncLeaderChannels
@@ -68,6 +69,8 @@ class Diagnosis:
             "disk": self._check_disk,
             "leases": self._check_leases,
             "roles": self._check_roles,
+            "versions of the processes": self._check_versions,
+            "settings of the processes": self._check_settings,
             "Temporal and workflows": self._check_workflows,
             "backlog": self._check_backlog,
             "certificate of the api": self._check_certificate,
@@ -133,6 +136,15 @@ class Diagnosis:
     async def _ask_hostmgr(self, cluster: str) -> None:
         stub: Any = hostmgr_pb2_grpc.ViewsStub(await self._channels.to_cluster(cluster))
         await stub.DescribeCluster(hostmgr_pb2.DescribeClusterRequest(), timeout=ANSWER_S)
+
+    async def _check_versions(self) -> Check:
+        return diagnosis.check_versions(await self._list_processes())
+
+    async def _check_settings(self) -> Found:
+        return diagnosis.check_settings(await self._list_processes())
+
+    async def _list_processes(self) -> list[ProcessRecord]:
+        return await self._calls.run(self._storage.processes.list_running, int(self._wall_s() * NS_PER_S))
 
     async def _check_workflows(self) -> Found:
         return diagnosis.check_workflows(await self._workflow_problems())

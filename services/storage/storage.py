@@ -44,6 +44,7 @@ from services.storage.pods.external_pods import ExternalPods
 from services.storage.pods.host_pods import HostPods
 from services.storage.pods.pods import Pods
 from services.storage.pools import Pools
+from services.storage.processes import Processes
 from services.storage.restored import Restorations
 from services.storage.retention.records import RetentionRecords
 from services.storage.updates.disruptions import Disruptions
@@ -109,6 +110,7 @@ class Storage:
         self.lockdowns = Lockdowns(db)
         self.restorations = Restorations(db)
         self.activity_reports = ActivityReports(db)
+        self.processes = Processes(db)
         self.watch_log = WatchLog(db)
         self.history = History(db)
         self.retention = RetentionRecords(db)

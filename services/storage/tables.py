@@ -260,6 +260,17 @@ class ActivityReport(SQLModel, table=True):
     activities: str = Field(sa_type=_TEXT)
 
 
+class Process(SQLModel, table=True):
+    """Process with a database, and those of its settings that all processes must agree on, as JSON."""
+
+    __tablename__ = "process"
+    process_id: str = Field(primary_key=True, sa_type=_TEXT)
+    role: str = Field(sa_type=_TEXT)
+    version: str = Field(sa_type=_TEXT)
+    seen_ns: int = Field(sa_type=_BIG)
+    settings: str = Field(sa_type=_TEXT)
+
+
 class Counter(SQLModel, table=True):
     """Numbers given out in the order of commits: a transaction that takes some locks the row.
 
@@ -339,6 +350,7 @@ WATCH_LOG = METADATA.tables["watch_log"]
 WATCH_CANCEL = METADATA.tables["watch_cancel"]
 LOCKDOWN = METADATA.tables["lockdown"]
 ACTIVITY_REPORT = METADATA.tables["activity_report"]
+PROCESS = METADATA.tables["process"]
 COUNTER = METADATA.tables["counter"]
 RESPOOL = METADATA.tables["respool"]
 FRAMEWORK = METADATA.tables["framework"]

@@ -18,8 +18,8 @@ _REPOSITORIES = (
     "storage activity_reports admission.admission bulk_reads daemons.daemons history.history hosts.host_pools "
     "hosts.hosts hosts.maintenance hosts.mover jobs.configs jobs.job_streams jobs.job_table jobs.jobs jobs.search "
     "jobs.secrets leases lockdowns moves.migrations moves.rebalances pods.external_pods pods.host_pods pods.pods "
-    "pods.status_writes pools restored updates.disruptions updates.updates volumes.volumes watch_log overview "
-    "diagnosis"
+    "pods.status_writes pools restored processes updates.disruptions updates.updates volumes.volumes watch_log "
+    "overview diagnosis"
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _CHOOSES_HOSTS = (
@@ -56,7 +56,16 @@ _WAKES = May(
     ("temporalio",),
 )
 _READS_FILES = ("peloton.errors", "peloton.files")
-_CLI = ("peloton.api", "peloton.client", "peloton.model", "peloton.errors", "peloton.files", "peloton.issuer", "cli")
+_CLI = (
+    "peloton.api",
+    "peloton.client",
+    "peloton.model",
+    "peloton.errors",
+    "peloton.files",
+    "peloton.issuer",
+    "peloton.release",
+    "cli",
+)
 _SETTINGS = (
     "services.other_variables",
     "services.role_settings",
@@ -78,6 +87,7 @@ MAY: dict[str, May] = {
     "peloton.extras": May(("peloton.errors",)),
     "peloton.ports": May(("peloton.model",)),
     "peloton.files": May(("peloton.errors", "peloton.model.text")),
+    "peloton.release": May(),
     "peloton.issuer": May(("peloton.errors", "peloton.files", "peloton.model.text")),
     "peloton.deployment": May(("peloton.errors",)),
     "peloton.lifecycle": May(("peloton.model",)),
@@ -516,6 +526,15 @@ MAY: dict[str, May] = {
     "services.backup": May((*_READS_FILES, "services", "workflows.attributes"), ("google", "sqlalchemy", "temporalio")),
     "services.roles": May(
         (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
+    ),
+    "services.processes": May(
+        (
+            "peloton.model.diagnosis",
+            "peloton.release",
+            "services.secrets.keyring",
+            "services.settings",
+            "services.storage.processes",
+        )
     ),
     "services.runtime": May((*_INSIDE, "peloton.extras", "workflows.policies", "services"), ("uvloop",)),
     "services.secret_rotation": May(

@@ -20,6 +20,8 @@ READERS = {
     "aurorabridge/settings.py": {"aurorabridge"},
     "cluster_drivers.py": {"hostmgr"},
     "host_monitors.py": {"hostmgr"},
+    "processes.py:_read_of_all": SERVERS,
+    "processes.py:_read_of_apis": {"api"},
     "resmgr/settings.py": {"resmgr"},
     "telemetry/start.py:configure": {*ROLES},
     "telemetry/start.py:_cluster": {"hostmgr"},

@@ -16,6 +16,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.overview import overview_pb2 as pb
 from peloton.api.v0.overview.overview_pb2_grpc import OverviewServiceStub
 from peloton.api.v0.task import task_pb2
+from peloton.model.diagnosis import ProcessRecord
 from peloton.model.host_event import HostEvent, HostEventKind
 from peloton.model.ids import Hostname
 from peloton.model.pod import PodState
@@ -366,12 +367,29 @@ async def test_a_diagnosis_checks_all_that_an_api_reaches(world: World) -> None:
     for role in ("resmgr", "hostmgr/east", "hostmgr/west"):
         world.storage.leases.acquire(role, "me", f"{role}:1", 10.0, time.time())
     world.resmgr.problems = []
+    world.storage.processes.put(
+        ProcessRecord("h:1", "api", "0.2.0", {"PELOTON_SECRETS_PROVIDER": "vault"}), time.time_ns()
+    )
 
     found = await diagnose(world)
 
     assert {(pb.CHECK_RESULT_OK, "")} == set(found.values())
     assert found.keys() >= {"database", "schema", "disk", "backlog", "resmgr", "hostmgr/west", "lease hostmgr/east"}
     assert found.keys() >= {"clock of the database", "Temporal and workflows", "rules between rows"}
+
+
+async def test_a_diagnosis_compares_the_processes(world: World) -> None:
+    """Processes whose releases do not work together and whose settings contradict fail, with what to do."""
+    world.resmgr.problems = []
+    for number, (version, provider) in enumerate((("0.1.0", "vault"), ("0.3.0", "database"))):
+        process = ProcessRecord(f"h:{number}", "worker", version, {"PELOTON_SECRETS_PROVIDER": provider})
+        world.storage.processes.put(process, time.time_ns())
+
+    found = await diagnose(world)
+
+    for name in ("versions of the processes", "setting PELOTON_SECRETS_PROVIDER"):
+        result, advice = found[name]
+        assert (pb.CHECK_RESULT_FAIL, True) == (result, bool(advice))
 
 
 async def test_a_diagnosis_names_what_does_not_answer(world: World) -> None:

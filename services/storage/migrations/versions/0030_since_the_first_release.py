@@ -9,7 +9,7 @@ from services.storage.migrations import job_labels
 from services.storage.migrations import operations as do
 from services.storage.migrations.operations import BIG, BIG_ZERO, BLOB, BOOL, INT, NO_TEXT, SEQ, SMALL, TEXT, UUID, ZERO
 
-revision = "0033_from_0009"
+revision = "0034_from_0009"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
@@ -102,6 +102,7 @@ TABLES = (
         waiting_for=TEXT,
     ),
     do.table("pod_containers", "job_id instance_id", job_id=UUID, instance_id=BIG, run_id=BIG, containers=TEXT),
+    do.table("process", "process_id", process_id=TEXT, role=TEXT, version=TEXT, seen_ns=BIG, settings=TEXT),
     do.table("pruned_job", "job_id", do.WITHOUT_ROWID, job_id=UUID, object_id=BIG, pruned_ns=BIG),
     do.table(
         "rebalance",
