@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from peloton.model.diagnosis import ProcessRecord
 from peloton.release import read_version
+from services import temporal_connection
 from services.secrets.keyring import KeyringFile
 from services.settings import Settings
 from services.storage.processes import Processes
@@ -78,8 +79,9 @@ def collect_settings(roles: Sequence[str], settings: Settings, keyring: KeyringF
 
 
 def _read_of_all(settings: Settings) -> dict[str, str]:
+    config = temporal_connection.connect_config(settings.temporal, settings.temporal_namespace)
     return {
-        "PELOTON_TEMPORAL_NAMESPACE": settings.temporal_namespace,
+        "PELOTON_TEMPORAL_NAMESPACE": config["namespace"],
         "PELOTON_TEMPORAL_ENCRYPTION": str(settings.temporal_encryption).lower(),
         "PELOTON_SECRETS_PROVIDER": settings.secrets_provider,
         "PELOTON_VAULT_ADDRESS": _without_credentials(settings.vault_address),

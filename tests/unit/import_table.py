@@ -534,6 +534,7 @@ MAY: dict[str, May] = {
             "services.secrets.keyring",
             "services.settings",
             "services.storage.processes",
+            "services.temporal_connection",
         )
     ),
     "services.runtime": May((*_INSIDE, "peloton.extras", "workflows.policies", "services"), ("uvloop",)),

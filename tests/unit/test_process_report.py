@@ -45,4 +45,5 @@ def test_a_report_has_ids_of_keys_and_nothing_secret(tmp_path: Path) -> None:
         worker["keys of PELOTON_SECRETS_KEYRING_FILE"],
     )
     assert {"PELOTON_AUTH_OIDC_ISSUER": "https://issuer", "PELOTON_AUTH_OIDC_AUDIENCE": ""}.items() <= api.items()
+    assert "default" == worker["PELOTON_TEMPORAL_NAMESPACE"]
     assert not any("OIDC" in name for name in worker)
