@@ -49,7 +49,7 @@ async def test_an_id_within_a_request_reveals_no_name() -> None:
 
 
 async def test_a_refusal_repeats_the_id_that_was_asked_for() -> None:
-    """It says no more about the job than the caller knew."""
+    """A refusal says no more about the job than the caller knew."""
 
     async def why(request: Any, context: Any) -> Any:
         raise NotFound(f"job {OTHER} does not exist, nor {MINE}")
