@@ -92,11 +92,11 @@ def end_leases(storage: Storage, expires_s: float) -> None:
 
 
 def dump(cluster: Cluster) -> dict[str, list[str]]:
-    """Return the rows of all tables."""
+    """Return the rows of all tables but ``process``, in which each process reports itself whether it leads or not."""
     storage = Storage(cluster.local.database)
     try:
         with storage.db.reading() as conn:
-            tables = sorted(sa.inspect(conn).get_table_names())
+            tables = sorted({*sa.inspect(conn).get_table_names()} - {"process"})
             return {name: sorted(map(repr, conn.execute(sa.text(f'SELECT * FROM "{name}"')).all())) for name in tables}
     finally:
         storage.close()

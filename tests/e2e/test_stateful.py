@@ -11,9 +11,14 @@ from peloton.api.v0 import peloton_pb2 as v0_peloton_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.volume import volume_pb2
 from peloton.api.v0.volume.svc import volume_svc_pb2
+from peloton.lifecycle.volumes import LISTING_LAG_S
+from services.hostmgr.volumes import POLL_PERIOD_S
 from tests.e2e.database import Database, pool_config
 from tests.e2e.local import Cluster
 from tests.e2e.shared import FIVE_HOSTS, Lend
+
+LOSS_S = LISTING_LAG_S + POLL_PERIOD_S + 30.0
+"""A host that has left is believed when its volume has not changed for a while, and looked at from time to time."""
 
 pytestmark = pytest.mark.xdist_group("services")
 
@@ -46,7 +51,7 @@ def test_a_database_through_its_life(cluster: Cluster) -> None:
 
     cluster.drill(f"agents/{places[0]}/stop", {"now": True})
     lost = volume_pb2.VolumeState.LOST
-    database.wait(lambda: database.volumes()[0].state == lost, "the loss of the volume")
+    database.wait(lambda: database.volumes()[0].state == lost, "the loss of the volume", LOSS_S)
     assert "is not in cluster" in database.volumes()[0].message
     cluster.drill(f"agents/{places[0]}/start", {"now": True})
     database.wait(lambda: database.volumes()[0].state == made, "the return of the volume")
