@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 
 from peloton.errors import Cancelled, InvalidArgument
-from services.grpc_handlers import AroundCalls
+from services.grpc_handlers import AroundCalls, AroundCallsOnThreads
 
 CONNECTIONS_MAX = 8_000
 """Connections of a port. The process needs a file descriptor for each."""
@@ -107,7 +107,7 @@ class Receive(AroundCalls):
         return make(does, handler.request_deserializer, handler.response_serializer)
 
 
-class ReceiveOnThreads(grpc.ServerInterceptor):
+class ReceiveOnThreads(AroundCallsOnThreads):
     """The same for a server with threads, whose methods are all unary: they receive a function that reads the request.
 
     A call whose request does not come in time is cancelled, so that its thread is free.
@@ -116,20 +116,12 @@ class ReceiveOnThreads(grpc.ServerInterceptor):
     def __init__(self, wait_s: float = REQUEST_S) -> None:
         self._overdue = Overdue(wait_s)
 
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler: Any = continuation(handler_call_details)
-        if handler is None:
-            return None
-
+    def wrap(self, method: str, handler: Any) -> Any:
         def answer(messages: Iterator[bytes], context: Any) -> Any:
             return handler.unary_unary(partial(self._read, messages, context), context)
 
         make: Any = grpc.stream_unary_rpc_method_handler
-        return make(answer, handler.request_deserializer, handler.response_serializer)  # type: ignore[no-any-return]
+        return make(answer, handler.request_deserializer, handler.response_serializer)
 
     def _read(self, messages: Iterator[bytes], context: Any) -> bytes:
         with self._overdue.cancelling(context):

@@ -42,6 +42,25 @@ class AroundCalls(grpc.aio.ServerInterceptor):
         raise NotImplementedError
 
 
+class AroundCallsOnThreads(grpc.ServerInterceptor):
+    """The same for a server with threads, whose methods are all unary."""
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler = continuation(handler_call_details)
+        wrapped: grpc.RpcMethodHandler[Any, Any] | None = None
+        if handler is not None:
+            wrapped = self.wrap(handler_call_details.method, handler)
+        return wrapped
+
+    def wrap(self, method: str, handler: Any) -> Any:
+        """Return the handler of a method, unchanged or wrapped."""
+        raise NotImplementedError
+
+
 def within(handler: Any, around: Around, read: Any) -> Any:
     """Return a handler of the same kind that runs inside ``around``, on requests that ``read`` deserializes."""
     behaviour = handler.unary_unary or handler.stream_unary or handler.unary_stream or handler.stream_stream

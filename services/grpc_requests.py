@@ -25,7 +25,7 @@ from peloton.ports import PERSON
 from services.access.caller import read_person
 from services.grpc_bounds import CONNECTION_OPTIONS, Incoming
 from services.grpc_errors import abort
-from services.grpc_handlers import AroundCalls, within
+from services.grpc_handlers import AroundCalls, AroundCallsOnThreads, within
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ async def _read(read: Any, raw: bytes) -> Any:
     return _as_wanted(read, raw)
 
 
-class RequestsOfThreads(grpc.ServerInterceptor):
+class RequestsOfThreads(AroundCallsOnThreads):
     """Interceptor of a server with threads, whose methods are all unary, inside ReceiveOnThreads: an error becomes the
     status of the call.
     """
@@ -167,14 +167,7 @@ class RequestsOfThreads(grpc.ServerInterceptor):
     def __init__(self) -> None:
         self._memory = UnpackedMemory()
 
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler: Any = continuation(handler_call_details)
-        if handler is None:
-            return None
+    def wrap(self, method: str, handler: Any) -> Any:
         read = handler.request_deserializer
 
         def answer(receive: Callable[[], bytes], context: Any) -> Any:
@@ -186,9 +179,9 @@ class RequestsOfThreads(grpc.ServerInterceptor):
             except PelotonError as error:
                 abort(context, error)
             except Exception:
-                method = handler_call_details.method.rpartition("/")[2]
-                log.exception("%s failed", method)
-                context.abort(grpc.StatusCode.INTERNAL, f"{method} failed; the server's log says why")
+                name = method.rpartition("/")[2]
+                log.exception("%s failed", name)
+                context.abort(grpc.StatusCode.INTERNAL, f"{name} failed; the server's log says why")
 
         make: Any = grpc.unary_unary_rpc_method_handler
-        return make(answer, None, handler.response_serializer)  # type: ignore[no-any-return]
+        return make(answer, None, handler.response_serializer)

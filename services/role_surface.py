@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from services.grpc_handlers import AroundCalls, within
+from services.grpc_handlers import AroundCalls, AroundCallsOnThreads, within
 from services.tls.transport import Transport
 
 ROLE_AGENT = "peloton-role"
@@ -152,22 +152,16 @@ class CertifiedRoles(AroundCalls):
         return within(handler, around, handler.request_deserializer)
 
 
-class CertifiedRolesOnThreads(grpc.ServerInterceptor):
+class CertifiedRolesOnThreads(AroundCallsOnThreads):
     """The same for a server with threads, whose methods are all unary."""
 
     def __init__(self, transport: Transport, direct_calls: bool) -> None:
         self._transport, self._direct_calls = transport, direct_calls
 
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler: Any = continuation(handler_call_details)
-        method = handler_call_details.method
+    def wrap(self, method: str, handler: Any) -> Any:
         is_open = self._direct_calls and method.startswith(_PUBLIC)
-        if handler is None or (is_open and not self._transport.denies):
-            return handler  # type: ignore[no-any-return]
+        if is_open and not self._transport.denies:
+            return handler
 
         def answer(request: Any, context: Any) -> Any:
             if name := self._transport.find_denied(context):
@@ -177,4 +171,4 @@ class CertifiedRolesOnThreads(grpc.ServerInterceptor):
             return handler.unary_unary(request, context)
 
         make: Any = grpc.unary_unary_rpc_method_handler
-        return make(answer, handler.request_deserializer, handler.response_serializer)  # type: ignore[no-any-return]
+        return make(answer, handler.request_deserializer, handler.response_serializer)

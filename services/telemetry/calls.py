@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from services.grpc_handlers import AroundCalls, within
+from services.grpc_handlers import AroundCalls, AroundCallsOnThreads, within
 from services.telemetry import state
 from services.telemetry.metrics import counter, histogram
 from services.telemetry.traces import serving
@@ -63,18 +63,11 @@ class MeasuredCalls(AroundCalls):
         return within(handler, measure, handler.request_deserializer)
 
 
-class MeasuredCallsOfThreads(grpc.ServerInterceptor):
+class MeasuredCallsOfThreads(AroundCallsOnThreads):
     """The same for a server with threads, whose methods are all unary."""
 
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler: Any = continuation(handler_call_details)
-        if handler is None:
-            return None
-        name = handler_call_details.method.removeprefix("/")
+    def wrap(self, method: str, handler: Any) -> Any:
+        name = method.removeprefix("/")
 
         def answer(request: Any, context: Any) -> Any:
             began_s, code = time.perf_counter(), OK
@@ -88,7 +81,7 @@ class MeasuredCallsOfThreads(grpc.ServerInterceptor):
                 _record(name, code, time.perf_counter() - began_s)
 
         make: Any = grpc.unary_unary_rpc_method_handler
-        return make(answer, handler.request_deserializer, handler.response_serializer)  # type: ignore[no-any-return]
+        return make(answer, handler.request_deserializer, handler.response_serializer)
 
 
 def _record(method: str, code: str, duration_s: float | None) -> None:
