@@ -1,10 +1,10 @@
-"""A bounded number of places for tasks of an event loop, of which the oldest gives way to the next."""
+"""Places of tasks of an event loop: a bounded number, of which the oldest gives way, and counts by holder."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,6 +55,27 @@ class Places:
         del self._holders[oldest]
         oldest.give_way()
         return True
+
+
+class Tally:
+    """Counts of places by their holders."""
+
+    def __init__(self) -> None:
+        self._held = Counter[Hashable]()
+
+    def count(self, holder: Hashable) -> int:
+        return self._held[holder]
+
+    @contextmanager
+    def hold(self, holder: Hashable) -> Iterator[None]:
+        """Count a place of the holder until the block ends."""
+        self._held[holder] += 1
+        try:
+            yield
+        finally:
+            self._held[holder] -= 1
+            if not self._held[holder]:
+                del self._held[holder]
 
 
 class _Holder:

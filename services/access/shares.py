@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from peloton.access.caller import Caller, CallerKind
@@ -13,7 +12,7 @@ from peloton.errors import Reason, ResourceExhausted
 from services.access.caller import CALLER
 from services.grpc_bounds import Incoming
 from services.grpc_handlers import AroundCalls, within
-from services.places import RETRY_AFTER_S, Places
+from services.places import RETRY_AFTER_S, Places, Tally
 
 ANONYMOUS_CALLS_MAX = 100
 """Calls in progress of all callers without credentials. One more ends the oldest of them."""
@@ -32,7 +31,7 @@ class Share(AroundCalls):
         """``is_enforced``: callers need credentials; without it only methods that are open to all have a bound."""
         self._is_enforced, self._rules = is_enforced, rules
         self._of_caller_max = calls_max // CALLER_SHARE
-        self._of_callers = Counter[tuple[str, str]]()
+        self._of_callers = Tally()
         self._anonymous = Places(ANONYMOUS_CALLS_MAX, "calls without credentials", "anonymous_calls")
         self._requests = Places(ANONYMOUS_REQUESTS_MAX, "requests without credentials", "anonymous_requests")
 
@@ -52,21 +51,13 @@ class Share(AroundCalls):
             elif caller.kind is CallerKind.ROLE:
                 yield request
             else:
-                with self._count(caller):
+                self._check(caller)
+                with self._of_callers.hold((caller.kind, caller.name)):
                     yield request
 
         return within(handler, take, handler.request_deserializer)
 
-    @contextmanager
-    def _count(self, caller: Caller) -> Iterator[None]:
-        key = (caller.kind, caller.name)
-        if self._of_callers[key] >= self._of_caller_max:
+    def _check(self, caller: Caller) -> None:
+        if self._of_callers.count((caller.kind, caller.name)) >= self._of_caller_max:
             text = f"{caller} has {self._of_caller_max} calls in progress, the bound of each: try again later"
             raise ResourceExhausted(text, RETRY_AFTER_S).because(Reason.OVERLOADED, rule="calls_of_caller")
-        self._of_callers[key] += 1
-        try:
-            yield
-        finally:
-            self._of_callers[key] -= 1
-            if not self._of_callers[key]:
-                del self._of_callers[key]

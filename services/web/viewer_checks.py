@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from peloton.api.v0.access import access_pb2
 from peloton.errors import ResourceExhausted
 from services.access.forwarded import Headers
+from services.places import Tally
 from services.web.api import TIMEOUT_S, Api
 from services.web.faults import Refusal, refusal_of, too_busy
 from services.web.viewer import Viewer
@@ -114,11 +115,11 @@ class Shares:
 
     def __init__(self, what: str, most: int) -> None:
         self._what, self._most = what, most
-        self._taken: Counter[str] = Counter()
+        self._taken = Tally()
 
     def check(self, viewer: Viewer) -> None:
         """Raise ResourceExhausted when the viewer has as many places as one may have."""
-        if viewer.identity and self._taken[viewer.identity] >= self._most:
+        if viewer.identity and self._taken.count(viewer.identity) >= self._most:
             raise ResourceExhausted(
                 f"{viewer.identity} has {self._most} {self._what} open, as many as a viewer may have: close one"
             )
@@ -127,10 +128,5 @@ class Shares:
     def take(self, viewer: Viewer) -> Iterator[None]:
         """Count a place of the viewer. Raises ResourceExhausted."""
         self.check(viewer)
-        self._taken[viewer.identity] += 1
-        try:
+        with self._taken.hold(viewer.identity):
             yield
-        finally:
-            self._taken[viewer.identity] -= 1
-            if not self._taken[viewer.identity]:
-                del self._taken[viewer.identity]
