@@ -77,7 +77,7 @@ class TokenFile:
         renewed, Unavailable or Unauthenticated.
         """
         found = self._load()
-        if not self.is_due():
+        if not self._is_due(found):
             return found.headers
         from peloton.client.sign_in import renew
 
@@ -92,7 +92,10 @@ class TokenFile:
 
     def is_due(self) -> bool:
         """Report whether the next call will renew the token."""
-        found, now_s = self._load(), self._clock_s()
+        return self._is_due(self._load())
+
+    def _is_due(self, found: _Read) -> bool:
+        now_s = self._clock_s()
         return now_s >= found.renew_at_s and (now_s >= self._retry_at_s or now_s >= found.expires_s)
 
     def _load(self) -> _Read:
