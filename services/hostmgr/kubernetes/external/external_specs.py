@@ -125,7 +125,7 @@ def config_of(
     gang_size = _number(meta, GANG_SIZE, 1, GANG_SIZE_MAX, group_size)
     if gang_size > GANG_SIZE_MAX:
         raise Refused(f"{owner.title} starts {gang_size} pods together, more than {GANG_SIZE_MAX}")
-    preemptible = _label_or_annotation(meta, PREEMPTIBLE) or "true"
+    preemptible = label_or_annotation(meta, PREEMPTIBLE) or "true"
     if preemptible not in ("true", "false"):
         raise Refused(f"{PREEMPTIBLE}={preemptible!r}: want true or false")
     config = job_pb2.JobConfig(
@@ -305,12 +305,12 @@ def _refuse_resources(whose: str, asked: set[str]) -> None:
 # -- labels ------------------------------------------------------------------------------------------------------------
 
 
-def _label_or_annotation(meta: Json, key: str) -> str:
+def label_or_annotation(meta: Json, key: str) -> str:
     return str((meta.get("labels") or {}).get(key) or (meta.get("annotations") or {}).get(key) or "")
 
 
 def _number(meta: Json, key: str, least: int, most: int, default: int) -> int:
-    text = _label_or_annotation(meta, key)
+    text = label_or_annotation(meta, key)
     if not text:
         return default
     is_number = text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX

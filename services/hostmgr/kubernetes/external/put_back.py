@@ -19,7 +19,7 @@ import orjson
 
 from services.hostmgr.kubernetes.apiserver.lists import pages
 from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, ApiServer, Json, Request, fault_of
-from services.hostmgr.kubernetes.external.external_specs import GANG_SIZE, controller_of
+from services.hostmgr.kubernetes.external.external_specs import GANG_SIZE, controller_of, label_or_annotation
 from services.hostmgr.kubernetes.external.gate import ADMITTED_AT, is_by_gate, run_of
 from services.hostmgr.kubernetes.external.pod_groups import group_of
 from services.hostmgr.kubernetes.pods.statuses import is_over
@@ -91,10 +91,7 @@ def find_overdue(pods: Iterable[Json], now_s: float, timeout_s: float) -> list[J
 
 
 def _in_gang(pod: Json) -> bool:
-    meta = pod["metadata"]
-    if group_of(pod) is not None:
-        return True
-    return ((meta.get("labels") or {}).get(GANG_SIZE) or (meta.get("annotations") or {}).get(GANG_SIZE) or "1") != "1"
+    return group_of(pod) is not None or (label_or_annotation(pod["metadata"], GANG_SIZE) or "1") != "1"
 
 
 def _read_admission_s(pod: Json) -> float:
@@ -130,12 +127,15 @@ def jobs_to_suspend(ending: Sequence[Json], known: Iterable[Json]) -> set[JobKey
 
 def suspend(api: ApiServer, jobs: Collection[JobKey]) -> None:
     """Suspend the Jobs. Raises OSError."""
-    requests = []
-    for job in sorted(jobs):
-        body = {"metadata": {"uid": job.uid, "labels": {PUT_BACK: "true"}}, "spec": {"suspend": True}}
-        path = f"/apis/batch/v1/namespaces/{job.namespace}/jobs/{quote(job.name)}"
-        requests.append(Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
-    _check(api, requests)
+    _check(api, [_mark_request(job, is_put_back=True) for job in sorted(jobs)])
+
+
+def _mark_request(job: JobKey, is_put_back: bool) -> Request:
+    """Return the patch that suspends a Job and marks it, or resumes it and takes the mark off."""
+    mark = {PUT_BACK: "true" if is_put_back else None}
+    body = {"metadata": {"uid": job.uid, "labels": mark}, "spec": {"suspend": is_put_back}}
+    path = f"/apis/batch/v1/namespaces/{job.namespace}/jobs/{quote(job.name)}"
+    return Request("PATCH", path, orjson.dumps(body), MERGE_PATCH)
 
 
 def resume(api: ApiServer) -> int:
@@ -146,10 +146,7 @@ def resume(api: ApiServer) -> int:
         meta, status = job["metadata"], job.get("status") or {}
         if job["spec"].get("suspend") and (status.get("active") or not _is_suspended(status)):
             continue
-        change = {"uid": meta["uid"], "labels": {PUT_BACK: None}}
-        body = {"metadata": change, "spec": {"suspend": False}}
-        path = f"/apis/batch/v1/namespaces/{meta['namespace']}/jobs/{quote(meta['name'])}"
-        requests.append(Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
+        requests.append(_mark_request(JobKey(meta["namespace"], meta["name"], meta["uid"]), is_put_back=False))
     _check(api, requests)
     return len(marked) - len(requests)
 
