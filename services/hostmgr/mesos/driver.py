@@ -24,6 +24,7 @@ from services.hostmgr.driver import (
     HostLaunch,
     PodOnHost,
     PodTemplate,
+    RegisteredHost,
     Sandbox,
     Token,
     UseSample,
@@ -78,7 +79,7 @@ class MesosDriver(Callbacks):
         self._isolators = AgentIsolators(self.operator.flags)
         self.agents = AgentWatch(
             poller,
-            lambda hosts: self._events.hosts_registered(hosts),
+            self._register,
             self._master,
             self._report_denial,
             self._term,
@@ -88,6 +89,7 @@ class MesosDriver(Callbacks):
         self._controller = OfferController(self._take_idle, lambda calls: self.send_all(calls), settings.offer_hold_s)
         self._schedule = MaintenanceSchedule(lambda: self.subscription.master, self.operator)
         self._inverse_offers = InverseOffers(self.agents, lambda calls: self.send_all(calls))
+        self._hostnames: frozenset[Hostname] = frozenset()  # of the registered hosts
         self._tasks: WeakKeyDictionary[PodTemplate, TaskTemplate] = WeakKeyDictionary()
         self._subscription: Subscription | None = None
         self._unsaved_framework_id = ""
@@ -162,6 +164,12 @@ class MesosDriver(Callbacks):
         self._offers.clear()
         self._controller.returns.clear()
         self._events.on_disconnect()
+
+    def _register(self, hosts: Sequence[RegisteredHost]) -> None:
+        before, self._hostnames = self._hostnames, frozenset(host.hostname for host in hosts)
+        if self._hostnames - before:
+            self._controller.hosts_joined()
+        self._events.hosts_registered(hosts)
 
     def resourceOffers(self, driver: Subscription, offers: list[Json]) -> None:
         free_resources = self._offers.receive(offers)

@@ -117,6 +117,12 @@ class OfferController:
     def offers_came(self) -> None:
         self._came.set()
 
+    def hosts_joined(self) -> None:
+        """End the backoffs: a host that has joined may be the one that pods wait for, and its offers may have been
+        returned before they ask."""
+        with self._lock:
+            self._failed.clear()
+
     def note_used(self, host_count: int) -> None:
         with self._lock:
             self._used_count += host_count

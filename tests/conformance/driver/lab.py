@@ -257,7 +257,7 @@ class Lab:
         """Requests offers as a lease that found none does."""
         shape = PodShape(Resources.of(0.1))
         self.driver.request_capacity(
-            CapacityRequest((self._job.job_id, False), (shape,), frozenset({shape}), False, lambda _: True)
+            CapacityRequest((self._job.job_id, False), (shape,), frozenset({shape}), False, bool)
         )
 
     # Pods.

@@ -96,12 +96,41 @@ def test_idle_offers_go_back_to_a_cluster_that_shares_it(lab: Lab) -> None:
     """Idle offers return to a shared cluster and come again when a lease requires them."""
     if not lab.driver.capabilities.shares_capacity:
         pytest.skip("no other framework waits for resources of this cluster")
+    end_idle_offers(lab)
+
+    lab.request_capacity()
+
+    await_all_hosts(lab)
+
+
+def test_a_host_that_joins_is_offered_to_pods_that_found_none(lab: Lab) -> None:
+    """Pods for which the offers were not enough wait longer and longer with the next request, but not for a host that
+    has joined since then and whose offers have gone back."""
+    if not (lab.driver.capabilities.shares_capacity and lab.cluster.can_lose_hosts):
+        pytest.skip("no other framework waits for resources of this cluster, or its hosts cannot be lost")
+    host = lab.host_with_free()
+    end_idle_offers(lab)
+    lab.request_capacity()
+    await_all_hosts(lab)
+    lab.cluster.lose_host(host)
+    lab.wait(lambda: host not in lab.events.hosts, "the loss of the host")
+    end_idle_offers(lab)
+
+    lab.cluster.bring_back_host(host)
+    lab.wait(lambda: host in lab.events.hosts and lab.free_resources(host), "offers of the host")
+    end_idle_offers(lab)
+    lab.request_capacity()
+
+    await_all_hosts(lab)
+
+
+def end_idle_offers(lab: Lab) -> None:
     lab.events.is_idle = True
     lab.wait(lambda: not lab.events.free_resources, "the end of unused offers")
     lab.events.is_idle = False
 
-    lab.request_capacity()
 
+def await_all_hosts(lab: Lab) -> None:
     lab.wait(
         lambda: {announced.hostname for announced in lab.events.free_resources.values()} == lab.events.hosts.keys(),
         "free resources of all hosts",

@@ -222,6 +222,16 @@ def test_who_found_enough_begins_again(mesos: Mesos) -> None:
     assert [0] == revives_while_waiting(mesos, ON_GPU, 30)
 
 
+def test_a_host_that_joins_ends_the_waits(mesos: Mesos) -> None:
+    """The next shortage causes a REVIVE at once, as the host may be the one that the pods need."""
+    mesos.run_periodic(HOLD_S)
+    assert [0, 60] == revives_while_waiting(mesos, ON_GPU, 90)
+
+    mesos.controller.hosts_joined()
+
+    assert [0, 60] == revives_while_waiting(mesos, ON_GPU, 90)
+
+
 def test_who_found_nothing_asks_when_mesos_makes_no_offers(mesos: Mesos) -> None:
     """A REVIVE is needed to learn about new hosts."""
     mesos.run_periodic(HOLD_S)
