@@ -15,12 +15,15 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc.pod_svc_pb2 import GetPodEventsRequest
+from peloton.lifecycle.backoff import DEFAULT_BACKOFF
 from peloton.model.pod import PodState
 from tests.availability import Tale
 from tests.e2e.local import Cluster
 from tests.waiting import QUIET_S, Condition
 
 SLEEP = "sleep 1000"
+NEXT_RUN_S = DEFAULT_BACKOFF.initial_s + QUIET_S
+"""Timeout for the run after a failure, before which the pod of a service waits."""
 
 
 @dataclass

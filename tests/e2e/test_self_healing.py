@@ -12,7 +12,7 @@ import pytest
 
 from peloton.api.v1alpha.pod import pod_pb2
 from tests.e2e.local import Cluster
-from tests.e2e.service import SLEEP, Service
+from tests.e2e.service import NEXT_RUN_S, SLEEP, Service
 from tests.e2e.shared import FIVE_HOSTS, Lend
 from tests.e2e.test_faults import control
 from tests.ports import free_ports
@@ -75,7 +75,7 @@ def test_what_is_sick_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
     sick.unlink()
 
     for service in services:
-        service.wait(lambda service=service: service.runs() == {0: 2}, "the next run")
+        service.wait(lambda service=service: service.runs() == {0: 2}, "the next run", NEXT_RUN_S)
         service.wait(lambda service=service: health(service) == HEALTHY, "a healthy run")
         assert service.pods()[0].failure_count == 1
         (*_, began), ended = service.events(0, 2), service.events(0, 1)

@@ -18,7 +18,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from tests.e2e.local import TIMEOUT_S, Cluster
-from tests.e2e.service import SLEEP, Service, hosts_of
+from tests.e2e.service import NEXT_RUN_S, SLEEP, Service, hosts_of
 from tests.e2e.shared import FIVE_HOSTS, Lend
 from tests.nightly import NIGHTLY, nightly
 
@@ -264,7 +264,7 @@ def test_a_process_that_is_killed_comes_back(make: Make, tmp_path: Path) -> None
 
     os.kill(int((tmp_path / "0").read_text()), signal.SIGKILL)
 
-    service.wait(lambda: service.runs() == {0: 2, 1: 1}, "the next run")
+    service.wait(lambda: service.runs() == {0: 2, 1: 1}, "the next run", NEXT_RUN_S)
     service.wait_running()
     assert {i: pod.failure_count for i, pod in service.pods().items()} == {0: 1, 1: 0}
 
@@ -278,7 +278,7 @@ def test_a_process_that_is_killed_during_a_rollout_comes_back_as_it_was(make: Ma
 
     os.kill(int(reported.read_text().split()[0]), signal.SIGKILL)
 
-    service.wait(lambda: service.runs() == {0: 2}, "the next run")
+    service.wait(lambda: service.runs() == {0: 2}, "the next run", NEXT_RUN_S)
     service.wait_running()
     service.wait(lambda: reported.read_text().count("\n") == 2, "the report of the next run")
     assert (reported.read_text().split()[3], service.versions()) == ("old", [1])
