@@ -118,7 +118,7 @@ def pools(client: Client, kubernetes: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def _wait(is_so: Callable[[], bool]) -> None:
     until_s = time.monotonic() + timeout_s(30)
     while not is_so():
-        assert time.monotonic() < until_s
+        assert time.monotonic() < until_s, "the condition is still false"
         time.sleep(0.05)
 
 

@@ -217,7 +217,8 @@ class PoolController:
             if isinstance(answer, Answer) and answer.is_ok:
                 self._written_s[name] = now_s
                 with self._lock:
-                    if self._objects is not None and name in self._objects:
+                    # An answer is older than a change that the watch reported meanwhile.
+                    if self._objects is not None and self._objects.get(name) is item:
                         self._objects[name] = answer.json()
             elif not isinstance(answer, Answer) or answer.status != HTTPStatus.NOT_FOUND:
                 said = answer.message if isinstance(answer, Answer) else str(answer)
