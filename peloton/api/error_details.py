@@ -6,7 +6,7 @@ The trailing metadata of the call have them, under the key that gRPC defines for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 KEY = "grpc-status-details-bin"
 DOMAIN = "peloton"
+Trailing = tuple[tuple[str, str | bytes], ...]
+"""Trailing metadata of a call."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,46 @@ def list_messages(trailing: Iterable[tuple[str, str | bytes]] | None) -> list[Er
     except DecodeError:
         return []
     return found
+
+
+def list_texts(trailing: Trailing) -> list[str]:
+    """Return the texts in the trailing metadata of a refused call."""
+    found: list[str] = []
+
+    def note(text: str) -> str:
+        found.append(text)
+        return text
+
+    rewrite(trailing, note)
+    return found
+
+
+def rewrite(trailing: Trailing, change: Callable[[str], str]) -> Trailing:
+    """Return the trailing metadata with all texts changed. Details that are not Peloton's are left out."""
+    return tuple((key, _rewrite(value, change)) for key, value in trailing)
+
+
+def _rewrite(value: str | bytes, change: Callable[[str], str]) -> str | bytes:
+    if isinstance(value, str):
+        return change(value)
+    from google.protobuf.message import DecodeError
+    from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+    from google.rpc.status_pb2 import Status
+
+    try:
+        status = Status.FromString(value)
+    except DecodeError:
+        return b""
+    changed = Status(code=status.code, message=change(status.message))
+    for part in status.details:
+        info, retry = ErrorInfo(), RetryInfo()
+        if part.Unpack(info) and info.domain == DOMAIN:
+            texts = {key: change(text) for key, text in info.metadata.items()}
+            changed.details.add().Pack(ErrorInfo(reason=info.reason, domain=DOMAIN, metadata=texts))
+        elif part.Unpack(retry):
+            changed.details.add().Pack(retry)
+    encoded: bytes = changed.SerializeToString()
+    return encoded
 
 
 def details_of(trailing: Iterable[tuple[str, str | bytes]] | None) -> Details:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from peloton.access.caller import Caller
 from peloton.access.rules import MethodRule, Needs
+from peloton.api import error_details
+from peloton.api.error_details import Trailing
 from peloton.errors import PelotonError
 from services.access.access import Access
 from services.access.caller import CALLER
@@ -20,6 +23,7 @@ from services.grpc_handlers import MAKERS, AroundCalls
 
 AT_ONCE_BYTES_MAX = 256 * 2**10
 """Size of an answer above which it is searched in a thread."""
+RedactRefusal = Callable[[str, Trailing], Awaitable[tuple[str, Trailing]]]
 
 
 class Redact(AroundCalls):
@@ -39,6 +43,19 @@ class Redact(AroundCalls):
         return make(does, handler.request_deserializer, _write_once(handler.response_serializer))
 
 
+class _Refusing:
+    """Context of a call that redacts the refusals which its method sends by itself: those of other roles, passed on."""
+
+    def __init__(self, context: Any, redact_refusal: RedactRefusal) -> None:
+        self._context, self._redact_refusal = context, redact_refusal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def abort(self, code: Any, details: str = "", trailing_metadata: Trailing = ()) -> None:
+        await self._context.abort(code, *await self._redact_refusal(details, tuple(trailing_metadata)))
+
+
 class _Redacted:
     """One method whose answers are redacted."""
 
@@ -51,7 +68,7 @@ class _Redacted:
             if readable_paths(caller) is None:
                 return await behaviour(request, context)
             try:
-                found = await behaviour(request, context)
+                found = await behaviour(request, self._refusing(context, caller, request))
             except PelotonError as error:
                 await self._redact_error(error, caller, request)
                 raise
@@ -63,8 +80,9 @@ class _Redacted:
         async def stream(request: Any, context: Any) -> AsyncGenerator[Any, None]:
             caller = CALLER.get()
             is_limited = readable_paths(caller) is not None
+            seen = self._refusing(context, caller, request) if is_limited else context
             try:
-                async with aclosing(behaviour(request, context)) as answers:
+                async with aclosing(behaviour(request, seen)) as answers:
                     async for found in answers:
                         yield await self._redact(found, caller) if is_limited else found
             except PelotonError as error:
@@ -89,14 +107,30 @@ class _Redacted:
         redact(message, hidden)
         return message.SerializeToString()
 
+    def _refusing(self, context: Any, caller: Caller, request: Any) -> _Refusing:
+        return _Refusing(context, partial(self._redact_refusal, caller, request))
+
     async def _redact_error(self, error: PelotonError, caller: Caller, request: Any) -> None:
-        texts = [error.message, *error.metadata.values()]
-        ids = find_ids("\n".join(texts).encode(errors="surrogatepass"))
-        hidden = (await self._find_hidden(ids, caller))[0] - _ids_in(request) if ids else set()
+        """Redact a refusal of the api itself."""
+        hidden = await self._hidden_in([error.message, *error.metadata.values()], caller, request)
         if hidden:
             error.message = redact_text(error.message, hidden)
             error.metadata = {key: redact_text(text, hidden) for key, text in error.metadata.items()}
             error.args = (error.message,)
+
+    async def _redact_refusal(
+        self, caller: Caller, request: Any, text: str, trailing: Trailing
+    ) -> tuple[str, Trailing]:
+        """Return the text and the trailing metadata of a refusal of another role, redacted."""
+        hidden = await self._hidden_in([text, *error_details.list_texts(trailing)], caller, request)
+        if not hidden:
+            return text, trailing
+        return redact_text(text, hidden), error_details.rewrite(trailing, lambda found: redact_text(found, hidden))
+
+    async def _hidden_in(self, texts: Iterable[str], caller: Caller, request: Any) -> set[str]:
+        """Return the ids of jobs in a refusal that the caller may not read and has not sent."""
+        ids = find_ids("\n".join(texts).encode(errors="surrogatepass"))
+        return (await self._find_hidden(ids, caller))[0] - _ids_in(request) if ids else set()
 
     async def _find_hidden(self, ids: set[str], caller: Caller) -> tuple[set[str], set[str]]:
         """Return the ids of jobs that the caller may not read, and of all jobs that exist."""

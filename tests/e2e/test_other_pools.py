@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -45,6 +45,11 @@ ROLES = """
 [[binding]]
 role = "reader"
 subjects = ["user:rita"]
+pools = ["/a", "/c"]
+
+[[binding]]
+role = "operator"
+subjects = ["user:olaf"]
 pools = ["/a", "/c"]
 
 [[binding]]
@@ -89,7 +94,7 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("other-pools")
     tokens, lines = {}, []
-    for name in ("rita", "ada"):
+    for name in ("rita", "olaf", "ada"):
         tokens[name], row = make_token(name, CallerKind.USER, (), 0.0, time.time(), os.urandom(RANDOM_BYTES))
         lines.append(row.to_line())
     files = {"TOKENS": "\n".join(lines), "ROLES": ROLES, "ROLE_TOKEN": "r" * 40}
@@ -299,3 +304,22 @@ def test_the_aurora_bridge_tells_no_more(world: World) -> None:
                 seen.add(method)
 
     assert {"getJobSummary", "getJobs", "getTasksWithoutConfigs", "getJobUpdateSummaries"} <= seen
+
+
+def test_changes_in_a_pool_of_its_own_tell_an_operator_of_no_other(world: World) -> None:
+    """An operator changes all that there is in one pool, by names of another: jobs end, and this test is the last."""
+    mine, theirs = world.mine, world.theirs
+    by_name = replace(mine, job_name=theirs.job_name)
+    leaks, allowed = [], set()
+    with grpc.insecure_channel(world.cluster.local.address) as channel:
+        for path in list_public(changes=True):
+            for place in (theirs, by_name):
+                request = make_request(path, place)
+                sent = request.SerializeToString().decode("latin-1")
+                answer = ask(channel, path, request, world.tokens["olaf"])
+                leaks += [f"{path} {mark}: {answer}" for mark in world.find(answer, sent)]
+                if place is by_name and "may not call" not in answer:
+                    allowed.add(path.rpartition("/")[2])
+
+    assert [] == leaks
+    assert {"Stop", "Restart", "StopJob", "DeleteJob", "AbortJobWorkflow"} <= allowed
