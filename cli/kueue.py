@@ -57,7 +57,8 @@ def translate(items: Iterable[Mapping[str, Any]]) -> Translation:
         if str(item.get("apiVersion", "")).startswith(GROUP) and kind in by_kind:
             by_kind[kind].append(dict(item))
         else:
-            notes.append(f"{kind} {_name(item)}: it is no Cohort, ClusterQueue or LocalQueue, and is left out")
+            what = " ".join(filter(None, (kind, _name(item)))) or "an object without kind and name"
+            notes.append(f"{what}: it is no Cohort, ClusterQueue or LocalQueue, and is left out")
     cohorts = {_name(one): _cohort(one, notes) for one in by_kind["Cohort"]}
     queues = {_name(one): _cluster_queue(one, notes) for one in by_kind["ClusterQueue"]}
     for above in [*(one.above for one in queues.values()), *(one.above for one in cohorts.values())]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cli.kueue import translate
 from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2
 from tests.unit.cli.conftest import Run
@@ -109,6 +110,20 @@ def test_what_has_no_counterpart_is_noted(run: Run, queues: Path) -> None:
     assert "LocalQueue team-b/rest: set the label peloton.io/pool of its pods to the pool of alone" in said
     assert "team-b/train" not in said
     assert "ResourceFlavor spot: it is no Cohort, ClusterQueue or LocalQueue" in said
+
+
+@pytest.mark.parametrize(
+    ("item", "what"),
+    [
+        ({"kind": "Foo", "metadata": {"name": "x"}}, "Foo x"),
+        ({"kind": "Foo"}, "Foo"),
+        ({"metadata": {"name": "x"}}, "x"),
+        ({}, "an object without kind and name"),
+    ],
+)
+def test_a_note_names_an_object_by_what_it_has(item: dict[str, Any], what: str) -> None:
+    """An object without a kind or a name leaves no gap in its note."""
+    assert [f"{what}: it is no Cohort, ClusterQueue or LocalQueue, and is left out"] == translate([item]).notes
 
 
 def test_create_makes_the_pools_parents_first(run: Run, api: FakeApi, queues: Path) -> None:
