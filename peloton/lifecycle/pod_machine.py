@@ -83,6 +83,7 @@ from peloton.lifecycle.pod_terms import (
     STARTED,
     STARTING,
     STAYING,
+    STOPPED_UNLAUNCHED,
     TAKES_CONFIG,
     THERE,
     TIMED,
@@ -332,7 +333,7 @@ TABLE: Mapping[Event, Rule] = {
     Event.STOP: _rule(
         {_API, _SETTLE},
         Row(ENDED & GOAL_ALIVE, None, NO_NEXT_RUN | NO_DESIRED_HOST, goal=_S.KILLED),
-        Row(INITIALIZED & GOAL_ALIVE, _S.KILLED, KILLED_UNLAUNCHED | NO_DESIRED_HOST, goal=_S.KILLED, termination=WHY),
+        Row(INITIALIZED & GOAL_ALIVE, _S.KILLED, STOPPED_UNLAUNCHED | NO_DESIRED_HOST, goal=_S.KILLED, termination=WHY),
         Row(GOAL_ALIVE, None, WORDS | NO_DESIRED_HOST, goal=_S.KILLED, termination=WHY),
     ),
     Event.START: _rule(

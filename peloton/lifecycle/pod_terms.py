@@ -173,6 +173,7 @@ ENDED_UNLAUNCHED: Sets = {
     **NO_NEXT_RUN,
 }
 KILLED_UNLAUNCHED: Sets = {"message": NON_RUNNING_KILLED, **ENDED_UNLAUNCHED}
+STOPPED_UNLAUNCHED: Sets = {"message": Joined((NON_RUNNING_KILLED, Parameter("by"))), **ENDED_UNLAUNCHED}
 LAUNCHED_THERE: Sets = {
     "host": Parameter("host"),
     "agent_id": Parameter("agent_id"),

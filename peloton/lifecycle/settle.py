@@ -201,7 +201,7 @@ def _plan_actions(view: SettleView, now_ns: int) -> Iterator[PodAction]:
         if pods.has(condition):
             yield PodAction(event, condition)
     if is_ending(job) and pods.has(MISSED):  # after an interrupted call
-        yield PodAction(Event.STOP, MISSED, {"message": STOP_MESSAGE, "reason": "", "why": ON_REQUEST})
+        yield PodAction(Event.STOP, MISSED, {"message": STOP_MESSAGE, "reason": "", "why": ON_REQUEST, "by": ""})
     cutoff_ns = deadline.cutoff_ns(job, now_ns)
     if cutoff_ns is not None and 0 < pods.oldest_start_ns < cutoff_ns:
         yield PodAction(Event.EXCEED_DEADLINE, TIMED, started_before_ns=cutoff_ns)
@@ -244,8 +244,10 @@ def find_work(
     if shared := find_shared_fate(max(allowed, 1)):
         more |= shared.more
         changes = [_drop_ending_members(change, shared) for change in changes]
-        words = {"message": shared.message, "reason": shared.reason, "why": shared.why}
-        event = Event.STOP if shared.fate is Fate.END else Event.RERUN_WITH_GANG
+        words: dict[str, Any] = {"message": shared.message, "reason": shared.reason, "why": shared.why}
+        event = Event.RERUN_WITH_GANG
+        if shared.fate is Fate.END:
+            event, words["by"] = Event.STOP, ""
         changes.insert(0, PodChange(event, shared.instances, words))
     return SettleWork(tuple(change for change in changes if change.instances), more)
 

@@ -99,7 +99,7 @@ class FollowedHosts(FakeHostManager):
             is_wanted = pods.records[instance].goal not in ENDING_GOALS
             self.seats[instance] = Seat(instance, seat.hostname, HOME, seat.gone_ns, is_wanted)
         plan = follow_hosts(HOME, self.matching, list(self.seats.values()), now_ns, self.per_step, self.per_step)
-        pods.fire(plan.gone, Event.STOP, now_ns, message="", reason="", why=ON_REQUEST)
+        pods.fire(plan.gone, Event.STOP, now_ns, message="", reason="", why=ON_REQUEST, by="")
         pods.fire(plan.back, Event.START, now_ns, message="", goal=PodState.RUNNING)
         for instance in plan.gone:
             self.seats[instance] = Seat(instance, self.seats[instance].hostname, HOME, now_ns)

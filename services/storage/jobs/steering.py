@@ -8,8 +8,10 @@ from peloton.api.convert import JOB_STATE_NUMBERS
 from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import GOAL_ALIVE, ON_REQUEST, REVIVABLE
+from peloton.model.by_hand import name_person
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodState
+from peloton.ports import PERSON
 from services.storage.codec import job_record
 from services.storage.engine import lock_job
 from services.storage.jobs.wakes import note_wakes
@@ -73,7 +75,8 @@ def steer_pods(
         return []
     touch_job(conn, job.job_id, now_ns)
     if goal is PodState.KILLED:
-        fire(conn, scope, Event.STOP, now_ns, message=message, reason="", why=ON_REQUEST)
+        by = name_person("", PERSON.get())
+        fire(conn, scope, Event.STOP, now_ns, message=message, reason="", why=ON_REQUEST, by=by)
     else:
         fire(conn, scope, Event.START, now_ns, message=message, goal=goal)
     return changed

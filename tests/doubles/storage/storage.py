@@ -25,6 +25,7 @@ from peloton.lifecycle.reason_text import NO_NAMES, Names
 from peloton.lifecycle.settle import STOP_MESSAGE, UpdateView, end_progress
 from peloton.lifecycle.wake import Wake, next_due_ns
 from peloton.model.admission import AdmissionSnapshot, EvictionOrder, EvictionResult, HeldRange
+from peloton.model.by_hand import name_person
 from peloton.model.host import ReadyGang
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import GangProgress, JobProgress, JobRecord, JobState
@@ -33,6 +34,7 @@ from peloton.model.reason import EvictionReason, Grounds, RequeueReason
 from peloton.model.respool import PoolSpec
 from peloton.model.times import NS_PER_S
 from peloton.model.volume import RetainedVolume
+from peloton.ports import PERSON
 from services.storage.codec import InstanceFacts
 from services.storage.jobs.configs import instance_facts
 from services.storage.jobs.steering import START_MESSAGE
@@ -416,7 +418,8 @@ def _steer_pods(job: MemoryJob, instances: Iterable[int], goal: PodState, now_ns
     if changed:
         job.write()
     if is_stop:
-        job.pods.fire(changed, Event.STOP, now_ns, message=message, reason="", why=ON_REQUEST)
+        by = name_person("", PERSON.get())
+        job.pods.fire(changed, Event.STOP, now_ns, message=message, reason="", why=ON_REQUEST, by=by)
     else:
         job.pods.fire(changed, Event.START, now_ns, message=message, goal=goal)
     return changed

@@ -258,6 +258,24 @@ async def test_events_of_pods_name_who_stopped_them(cluster: Cluster) -> None:
     assert [f"{text} by bob", text, f"{text} by eve"] == messages
 
 
+async def test_pods_that_never_waited_name_who_stopped_them(cluster: Cluster) -> None:
+    """An INITIALIZED pod ends at once: its one event has the user as well."""
+    job_id = await cluster.create("ann", 3)
+    cluster.storage.pods.create(job_id, lambda _: None)
+    one = task_pb2.InstanceRange(**{"from": 0, "to": 1})
+    two = task_pb2.InstanceRange(**{"from": 1, "to": 2})
+    wire = peloton_pb2.JobID(value=job_id)
+
+    await cluster.tasks.Stop(task_pb2.StopRequest(jobId=wire, ranges=[one]), metadata=of("bob"))
+    await cluster.tasks.Stop(task_pb2.StopRequest(jobId=wire, ranges=[two]))
+    await cluster.tasks.Stop(task_pb2.StopRequest(jobId=wire), metadata=of("eve"))
+
+    events = [cluster.storage.pods.events(job_id, i, None, 1)[0] for i in range(3)]
+    assert [PodState.KILLED] * 3 == [event.state for event in events]
+    text = "Non-running task killed"
+    assert [f"{text} by bob", text, f"{text} by eve"] == [event.message for event in events]
+
+
 async def test_events_of_updates_name_who_requested_them(cluster: Cluster) -> None:
     """The start of an update, and a pause, have the user; what follows by itself has none."""
     service = await cluster.create_service("ann", 2)

@@ -33,6 +33,7 @@ GOALS = (PodState.RUNNING, PodState.SUCCEEDED, PodState.KILLED, PodState.PREEMPT
 PARAMETERS: dict[str, Any] = {
     "now_ns": NOW,
     "message": "said",
+    "by": " by alice",
     "reason": "REASON_SAID",
     "why": Termination(TerminationReason.KILLED_FOR_RESTART),
     "goal": PodState.KILLED,

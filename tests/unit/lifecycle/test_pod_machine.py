@@ -130,7 +130,7 @@ def test_each_cause_of_a_run_has_its_message(next_run: NextRun, message: str, qu
 @pytest.mark.parametrize("state", STATES)
 def test_a_pod_that_is_to_end_is_led_there(state: PodState, goal: PodState) -> None:
     """A stopped pod in any state has events that end it, or kill it on its host, until it has ended."""
-    given = {"message": "", "reason": "", "why": None}
+    given = {"message": "", "reason": "", "why": None, "by": ""}
     pod = a_pod(0, state, goal)
     pod = next_pod(pod, Event.STOP, NOW, **given) or pod
     for event in (Event.END_UNQUEUED, Event.LEAVE_QUEUE, Event.KILL):
