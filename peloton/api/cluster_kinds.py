@@ -10,7 +10,7 @@ from peloton.api.pod_parts import Part, all_parts
 from peloton.api.v0.task import task_pb2
 from peloton.model.host import CLUSTER_KIND_LABEL, KEPT, NOT_MOUNTED, SECRETS_LABEL, VOLUMES_LABEL
 from peloton.model.pod import HostLabel
-from peloton.model.secret import PREFIX
+from peloton.model.secret import NO_FILES
 from peloton.model.text import shorten
 
 _Docker = mesos_pb2.ContainerInfo.DockerInfo
@@ -46,7 +46,7 @@ def mesos_only(task: task_pb2.TaskConfig) -> list[str]:
 def kind_constraints(task: task_pb2.TaskConfig) -> tuple[HostLabel, ...]:
     """Return the constraints on clusters that can run it; empty if all can."""
     others = (KEEPS_VOLUMES,) * task.HasField("volume") + (MOUNTS_SECRETS,) * any(
-        not one.path.startswith(PREFIX) for one in task.secrets
+        not one.path.startswith(NO_FILES) for one in task.secrets
     )
     if kubernetes_only(task):
         return (ON_KUBERNETES, *others)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import all_parts
-from peloton.api.secret_variables import check_variables
+from peloton.api.secret_values import check_references
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
@@ -69,7 +69,7 @@ def _check_bounds(found: Mapping[str, Secret], stored: Mapping[str, Secret]) -> 
 
 def check_mounts(config: job_pb2.JobConfig, secrets: Sequence[Secret]) -> None:
     """Raise InvalidArgument for containers that cannot have these secrets."""
-    check_variables(config.defaultConfig, secrets)
+    check_references(config.defaultConfig, secrets)
     paths = {one.path for one in secrets if one.is_file}
     if not paths:
         return

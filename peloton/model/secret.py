@@ -1,4 +1,5 @@
-"""Secrets of jobs: files mounted into all containers of a job, and values of environment variables."""
+"""Secrets of jobs: files mounted into all containers of a job, values of environment variables, credentials of
+images."""
 
 from __future__ import annotations
 
@@ -8,8 +9,11 @@ SECRETS_MAX = 20
 """Maximum secrets of one job."""
 SECRETS_BYTES_MAX = 64 * 1024
 """Maximum bytes of all secrets of one job: they are sent with each launch."""
-PREFIX = "env/"
+VARIABLE = "env/"
 """Beginning of the paths of secrets that are values of variables; the rest is the name of the variable."""
+IMAGE = "image/"
+"""Beginning of the paths of secrets that are credentials of images; the rest is the name of the image."""
+NO_FILES = (VARIABLE, IMAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Secret:
 
     @property
     def is_file(self) -> bool:
-        return not self.path.startswith(PREFIX)
+        return not self.path.startswith(NO_FILES)
 
 
 @dataclass(frozen=True, slots=True)

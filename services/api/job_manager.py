@@ -25,7 +25,7 @@ from services.api.ids import parse_known_id, wire_id
 from services.api.job_query import job_query
 from services.api.new_jobs import NewJobs
 from services.api.rolling import RollingJobs
-from services.api.secrets import join_sent, parse_secrets, take_variables
+from services.api.secrets import join_sent, parse_secrets, take_secrets
 from services.api.servicer import Backend, write
 from services.api.stored_configs import StoredConfigs, answer, check_size
 from services.api.v1.specs import Specs
@@ -49,14 +49,14 @@ class JobManager(RollingJobs):
             response.error.invalidJobId.id.CopyFrom(request.id)
             response.error.invalidJobId.message = "JobID must be valid UUID"
             return response
-        config, variables = request.config, take_variables(request.config.defaultConfig)
+        config, values = request.config, take_secrets(request.config.defaultConfig)
         if text := await self.new_jobs.config_refusal(config):
             response.error.invalidConfig.id.value = job_id
             response.error.invalidConfig.message = text
             return response
         if refusal := await self.new_jobs.secret_refusal(config):
             raise InvalidArgument(refusal)
-        secrets = join_sent(parse_secrets(request.secrets), variables)
+        secrets = join_sent(parse_secrets(request.secrets), values)
         await self.new_jobs.clamp(config)
         check_wanted(context)
         response.jobId.value = job_id
@@ -76,11 +76,11 @@ class JobManager(RollingJobs):
         if planned.HasField("config") and planned.HasField("spec"):
             raise InvalidArgument("a plan is of a config or of a spec: both are given")
         if planned.HasField("spec"):
-            take_variables(planned.spec.default_spec)
+            take_secrets(planned.spec.default_spec)
             await self._specs.new_config(planned.spec, time.time_ns())
         if planned.HasField("config"):
             config = planned.config
-            take_variables(config.defaultConfig)
+            take_secrets(config.defaultConfig)
             refusal = await self._specs.refusal(config) or await self._calls.run(secret_fault, config, True)
             if refusal:
                 raise InvalidArgument(refusal)
@@ -101,10 +101,10 @@ class JobManager(RollingJobs):
             raise InvalidArgument("job update is only supported for batch jobs")
         if not record.is_active:
             raise InvalidArgument(f"Job is in a terminal state:{record.state}")
-        variables = take_variables(new.defaultConfig)
+        values = take_secrets(new.defaultConfig)
         if refusal := await self._calls.run(secret_fault, new, False):
             raise InvalidArgument(refusal)
-        secrets = join_sent(parse_secrets(request.secrets), variables)
+        secrets = join_sent(parse_secrets(request.secrets), values)
         if old.defaultConfig.secrets and not new.defaultConfig.secrets:
             new.defaultConfig.secrets.extend(old.defaultConfig.secrets)
         if not new.HasField("respoolID"):

@@ -8,13 +8,11 @@ import uuid
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 
-from peloton.api.secret_variables import take_values
+from peloton.api.secret_values import Pod, take_values
 from peloton.api.v0 import peloton_pb2 as v0
-from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2 as v1
-from peloton.api.v1alpha.pod import pod_pb2
 from peloton.errors import InvalidArgument
-from peloton.model.secret import PREFIX, SECRETS_MAX, Secret
+from peloton.model.secret import NO_FILES, SECRETS_MAX, Secret
 from peloton.model.text import quote, shorten
 
 PATH_MAX = 1_000
@@ -34,26 +32,26 @@ def parse_secrets(wire: Iterable[v0.Secret | v1.Secret]) -> list[Secret]:
     return found
 
 
-def take_variables(pod: task_pb2.TaskConfig | pod_pb2.PodSpec) -> list[Secret]:
-    """Take the secret values out of the environment variables of a pod, which then refers to them.
+def take_secrets(pod: Pod) -> list[Secret]:
+    """Take the secret values out of a pod, which then refers to them.
 
     Raises InvalidArgument.
     """
-    return [Secret(str(uuid.uuid4()), PREFIX + name, data) for name, data in take_values(pod)]
+    return [Secret(str(uuid.uuid4()), _path(path), data) for path, data in take_values(pod)]
 
 
-def join_sent(files: Sequence[Secret], variables: Sequence[Secret]) -> list[Secret]:
-    """Return the secrets that a request has; a value of a variable replaces a reference to it."""
-    own = {one.path for one in variables}
-    found = [*(one for one in files if one.path not in own), *variables]
+def join_sent(files: Sequence[Secret], values: Sequence[Secret]) -> list[Secret]:
+    """Return the secrets that a request has; a value in the configuration replaces a reference to it."""
+    own = {one.path for one in values}
+    found = [*(one for one in files if one.path not in own), *values]
     if len(found) > SECRETS_MAX:
         raise InvalidArgument(f"{len(found)} secrets in the request, at most {SECRETS_MAX} are allowed")
     return found
 
 
 def _path(path: str) -> str:
-    if path.startswith(PREFIX) and len(path) <= PATH_MAX and not set(path) & {"\0", "="}:
-        return path  # the job has it, and answers name it
+    if path.startswith(NO_FILES) and len(path) <= PATH_MAX and not set(path) & {"\0", "="}:
+        return path  # of a value; answers name it
     if not path:
         raise InvalidArgument("secret does not have a path")
     if len(path) > PATH_MAX:

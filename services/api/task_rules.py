@@ -22,7 +22,7 @@ from peloton.api.config_bounds import (
 )
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, all_parts, has_several, main_name, ports
-from peloton.api.secret_variables import commands_of, has_value, refers_to_job
+from peloton.api.secret_values import places_of, refers_to_job
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -52,23 +52,9 @@ def dynamic_port_fault(ports: Sequence[task_pb2.PortConfig]) -> Iterator[str]:
         yield "Env name is missing for dynamic port"
 
 
-def has_secret_value(pod: task_pb2.TaskConfig) -> bool:
-    """Return whether an environment variable contains secret data."""
-    return any(has_value(one) for command in commands_of(pod) for one in command.environment.variables)
-
-
 def has_job_reference(pod: task_pb2.TaskConfig) -> bool:
-    """Return whether an environment variable refers to a secret of the job."""
-    return any(refers_to_job(one) for command in commands_of(pod) for one in command.environment.variables)
-
-
-def has_secret_volume(pod: task_pb2.TaskConfig) -> bool:
-    """Return whether a volume contains secret data; a reference only names a secret of the cluster."""
-    return any(
-        volume.source.type == mesos_pb2.Volume.Source.SECRET and not volume.source.secret.HasField("reference")
-        for part in all_parts(pod)
-        for volume in part.container.volumes
-    )
+    """Return whether a pod refers to a secret of the job."""
+    return any(refers_to_job(place.secret) for place in places_of(pod))
 
 
 def number(value: float) -> str:

@@ -14,7 +14,7 @@ from peloton.model.ids import parse_job_id
 from peloton.model.job import JobState
 from peloton.model.update import UpdateAct, UpdateKey, UpdateRecord, UpdateSpec, UpdateType
 from services.api.calls import check_wanted
-from services.api.secrets import take_variables
+from services.api.secrets import take_secrets
 from services.api.servicer import Backend, Servicer, write
 from services.api.v1.ids import opaque_of
 from services.api.v1.specs import Specs, check_immutable
@@ -43,7 +43,7 @@ class UpdateService(Servicer):
         check_immutable(job, config)
         if not job.type.is_rolled_out:
             raise InvalidArgument("job must be of type service")
-        variables = take_variables(config.defaultConfig)
+        values = take_secrets(config.defaultConfig)
         if fault := secret_fault(config, is_new=False):
             raise InvalidArgument(fault)
         await self._specs.check(config)
@@ -75,7 +75,7 @@ class UpdateService(Servicer):
                 instances=(),
                 opaque=opaque,
                 now_ns=time.time_ns(),
-                secrets=variables,
+                secrets=values,
             )
         self._wake.wake(job_id)
         return svc.CreateUpdateResponse(updateID=peloton_pb2.UpdateID(value=job.update_id))

@@ -16,6 +16,7 @@ from peloton.api.config_bounds import LABELS_MAX, TASKS_PER_JOB_MAX, TEXT_MAX
 from peloton.api.convert_layout import layout_faults
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import has_amounts
+from peloton.api.secret_values import has_credential, has_values, has_volume_value
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.wire_faults import missing
@@ -32,8 +33,6 @@ from services.api.task_rules import (
     dynamic_port_fault,
     find_port_faults,
     has_job_reference,
-    has_secret_value,
-    has_secret_volume,
     label_faults,
     port_name_fault,
 )
@@ -62,7 +61,11 @@ NO_COMMAND = "missing command info for instance {}"
 CONTROLLER_TEXT = "only task 0 can be controller task"
 NO_VOLUME = "adding secret volumes directly in config is not allowed"
 OWN_VOLUME = "volume is given for one instance: all instances of a service have volumes of one size at one path"
-NO_VALUE = "secret values of environment variables belong into the default configuration of one job, by itself"
+NO_VALUE = (
+    "secret values of environment variables and of the config of images belong into the default configuration of one "
+    "job, by itself"
+)
+NO_CREDENTIAL = "credential of an image has a secret, and Mesos does not read it: put the credentials into config"
 NO_REFERENCE = "adding secrets directly in config is not allowed: they belong into the request, for all instances"
 GANG_PREEMPTION = (
     "can't override the preemption policy of a task which is going to be a part of a gang "
@@ -96,9 +99,11 @@ def clamp_pod(pod: task_pb2.TaskConfig) -> None:
 def secret_fault(config: job_pb2.JobConfig, is_new: bool) -> str:
     """Return the reason to reject the config's secrets, or ""; an existing job's config may refer to its own
     secrets."""
-    if has_secret_volume(config.defaultConfig):
+    if has_volume_value(config.defaultConfig):
         return NO_VOLUME
-    if has_secret_value(config.defaultConfig):
+    if has_credential(config.defaultConfig):
+        return NO_CREDENTIAL
+    if has_values(config.defaultConfig):
         return NO_VALUE
     if is_new and config.defaultConfig.secrets:
         return NO_REFERENCE
@@ -107,9 +112,11 @@ def secret_fault(config: job_pb2.JobConfig, is_new: bool) -> str:
 
 def secret_pod_fault(pod: task_pb2.TaskConfig) -> str:
     """Return the reason to reject the secrets of one instance, or ""; secrets belong to the whole job."""
-    if has_secret_volume(pod):
+    if has_volume_value(pod):
         return NO_VOLUME
-    if has_secret_value(pod) or has_job_reference(pod):
+    if has_credential(pod):
+        return NO_CREDENTIAL
+    if has_values(pod) or has_job_reference(pod):
         return NO_VALUE
     return NO_REFERENCE if pod.secrets else ""
 

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from peloton.access.audit import OK, REASON_CHARS_MAX, clean
 from peloton.access.rules import Find, MethodRule
-from peloton.api.secret_variables import clear_values, commands_of, has_value
+from peloton.api.secret_values import clear_values, has_any_value
 from peloton.errors import PelotonError
 from services.access.methods import answer_class, names_in, request_class
 
@@ -59,7 +59,8 @@ def digest_of(request: Any) -> str:
     if isinstance(request, bytes):
         return sha256(request).hexdigest()
     has_files = SECRETS in request.DESCRIPTOR.fields_by_name and len(getattr(request, SECRETS))
-    if has_files or any(map(has_value, _variables(request))):
+    pod = _default_pod(request)
+    if has_files or (pod is not None and has_any_value(pod)):
         public = type(request)()
         public.CopyFrom(request)
         if has_files:
@@ -77,12 +78,6 @@ def _default_pod(request: Any) -> Any:
         if field is not None and field.message_type is not None and pod in field.message_type.fields_by_name:
             return getattr(getattr(request, config), pod)
     return None
-
-
-def _variables(request: Any) -> Iterator[Any]:
-    if (pod := _default_pod(request)) is not None:
-        for command in commands_of(pod):
-            yield from command.environment.variables
 
 
 def result_of(path: str, answer: Any) -> tuple[str, str, str]:

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from peloton.api.convert import collect_labels, volume_spec
 from peloton.api.pod_parts import pod_resources
 from peloton.api.pod_parts import ports as pod_ports
-from peloton.api.secret_variables import variables_in
+from peloton.api.secret_values import secrets_by_key
 from peloton.api.v0.task import task_pb2
 from peloton.hosts.announced import NOTHING as NOTHING
 from peloton.hosts.announced import Claim as Claim
@@ -30,7 +30,7 @@ from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord
 from peloton.model.pod import Label, PodShape, PodStatus, port_label
 from peloton.model.resources import Resources, compute_needed, ordinary
-from peloton.model.secret import Secret
+from peloton.model.secret import IMAGE, VARIABLE, Secret
 from peloton.model.volume import VolumeRecord
 from peloton.ports import ImagePrefetcher
 from services.hostmgr.external_port import ExternalCluster
@@ -197,13 +197,15 @@ class PodTemplate:
     def __init__(
         self, job: JobRecord, pool_path: str, config: task_pb2.TaskConfig, secrets: Sequence[Secret] = ()
     ) -> None:
-        """``secrets`` include their data; they are files in all containers, or values of variables."""
+        """``secrets`` include their data; they are files in all containers, values of variables, or credentials of
+        images."""
         self.job = job
         self.pool_path = pool_path
         self.config = config
         self.secrets = tuple(secrets)
         self.secret_files = tuple(one for one in self.secrets if one.is_file)
-        self.secret_variables = variables_in(self.secrets)
+        self.secret_variables = secrets_by_key(self.secrets, VARIABLE)
+        self.image_secrets = secrets_by_key(self.secrets, IMAGE)
         self.resources = pod_resources(config)
         self.revocable = config.revocable or job.sla.revocable
         self.needed = compute_needed(self.resources)

@@ -137,6 +137,7 @@ def test_no_path_leaks_a_secret(cluster: Cluster, canaries: Canaries, place: str
     assert "SUCCEEDED" == cluster.finish(job)
     rotate_a_batch_job(cluster, pool, place, v0_secret(first), v0_secret(grown), seen)
     by_variable = submit_variable(cluster, pool, canaries.one(), place)
+    by_image = submit_image(cluster, pool, canaries.one(), place)
     seen += send_refused(cluster, pool, canaries)
     seen += by_command_line(cluster, pool, canaries, place, tmp_path)
     word = canaries.one()
@@ -149,7 +150,7 @@ def test_no_path_leaks_a_secret(cluster: Cluster, canaries: Canaries, place: str
     cluster.kill("hostmgr" if place == "local" else "hostmgr-kubernetes")
     cluster.wait(lambda: cluster.finish(sent) == "SUCCEEDED", "the job over the crash")
     seen += life_of_a_service(cluster, pool, canaries, place)
-    seen += read_everything(cluster, [job, sent, by_variable])
+    seen += read_everything(cluster, [job, sent, by_variable, by_image])
 
     leaks = [found for text in seen if (found := canaries.find(text))]
     assert ([], [], []) == (leaks, canaries.find("\n".join(cluster.log).encode()), search_files(cluster, canaries))
@@ -189,6 +190,21 @@ def add_variable(config: job_pb2.JobConfig, word: bytes) -> None:
     variable.secret.value.data = word
 
 
+def submit_image(cluster: Cluster, pool: str, word: bytes, place: str) -> str:
+    """A job has the credentials of a private registry for its image, and for that of a volume."""
+    config = job_config(pool, instanceCount=1, defaultConfig=shell("true", **bound_to("peloton/cluster", place)))
+    container = config.defaultConfig.container
+    container.type = mesos_pb2.ContainerInfo.MESOS
+    image = container.mesos.image
+    image.type, image.docker.name = mesos_pb2.Image.DOCKER, "registry.example.com/app"
+    image.docker.config.type = mesos_pb2.Secret.VALUE
+    login = b64encode(b"robot:" + word).decode()
+    image.docker.config.value.data = json.dumps({"auths": {"registry.example.com": {"auth": login}}}).encode()
+    job = str(cluster.client.jobs.Create(job_pb2.CreateRequest(config=config)).jobId.value)
+    assert "SUCCEEDED" == cluster.finish(job)
+    return job
+
+
 def send_refused(cluster: Cluster, pool: str, canaries: Canaries) -> Iterator[bytes]:
     """Requests that fail validation for the secret, or for something else."""
     config, word = job_config(pool, instanceCount=1, defaultConfig=shell("true")), canaries.one()
@@ -202,6 +218,17 @@ def send_refused(cluster: Cluster, pool: str, canaries: Canaries) -> Iterator[by
     in_override.instanceConfig[0].command.value = "true"
     override = in_override.instanceConfig[0].command.environment.variables.add(name="CANARY")
     override.secret.value.data = word
+    of_executor = job_config(pool, instanceCount=1, defaultConfig=shell("true"))
+    hidden = of_executor.defaultConfig.executor
+    hidden.executor_id.value, hidden.container.type = "e", mesos_pb2.ContainerInfo.MESOS
+    disk = hidden.container.volumes.add(container_path=PATH, mode=mesos_pb2.Volume.RO)
+    disk.source.secret.value.data = word
+    of_image = job_config(pool, instanceCount=1, defaultConfig=shell("true"))
+    of_image.defaultConfig.container.CopyFrom(hidden.container)
+    del of_image.defaultConfig.container.volumes[:]
+    docker = of_image.defaultConfig.container.mesos.image.docker
+    of_image.defaultConfig.container.mesos.image.type, docker.name = mesos_pb2.Image.DOCKER, "app"
+    docker.config.value.data = word  # no JSON
     nowhere = job_config("no pool", instanceCount=1, defaultConfig=shell("true"))
     for given, sent in (
         (config, [Secret(path=PATH, value=Secret.Value(data=word))]),  # not in base64
@@ -210,6 +237,8 @@ def send_refused(cluster: Cluster, pool: str, canaries: Canaries) -> Iterator[by
         (config, [v0_secret(word * 4_000)]),
         (in_volume, []),
         (in_override, []),
+        (of_executor, []),
+        (of_image, []),
         (nowhere, [v0_secret(word)]),
     ):
         try:

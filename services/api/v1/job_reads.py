@@ -25,7 +25,7 @@ from services.access.visible import visible_pools
 from services.api.answers import within_limit
 from services.api.channels import ANSWER_BYTES_MAX
 from services.api.ids import parse_known_id
-from services.api.secrets import take_variables, v1_secrets
+from services.api.secrets import take_secrets, v1_secrets
 from services.api.servicer import Servicer
 from services.api.v1.ids import job_id_of, parse_asked_version, parse_seen_version, prefix_error
 from services.api.v1.pods import pod_infos
@@ -166,7 +166,7 @@ class JobReads(Servicer):
         job_id = job_id_of(request.job_id)
         job = await self._calls.run(self._get_job_or_raise, job_id, job_id)
         version = parse_seen_version(request.version)
-        take_variables(request.spec.default_spec)
+        take_secrets(request.spec.default_spec)
         config = await self._specs.config_of(request.spec, time.time_ns())
         with prefix_error("failed to validate spec update"):
             check_immutable(job, config)

@@ -21,7 +21,7 @@ from peloton.model.update import UpdateAct, UpdateSpec, UpdateType
 from services.access.caller import name_creator
 from services.api.calls import check_wanted
 from services.api.ranges import list_instances
-from services.api.secrets import join_sent, parse_secrets, take_variables
+from services.api.secrets import join_sent, parse_secrets, take_secrets
 from services.api.servicer import Servicer, write
 from services.api.v1.ids import job_id_of, opaque_of, parse_seen_version, prefix_error
 from services.api.v1.keys import key_of, key_text
@@ -41,7 +41,7 @@ class JobWrites(Servicer):
         opaque, key = opaque_of(request.opaque_data.data), key_of(request)
         now_ns = time.time_ns()
         with prefix_error("failed to handle create-secrets"):
-            secrets = join_sent(parse_secrets(request.secrets), take_variables(request.spec.default_spec))
+            secrets = join_sent(parse_secrets(request.secrets), take_secrets(request.spec.default_spec))
         config = await self._specs.new_config(request.spec, now_ns)
         check_wanted(context)
         asked = request.create_spec
@@ -98,7 +98,7 @@ class JobWrites(Servicer):
     ) -> peloton_pb2.EntityVersion:
         now_ns = time.time_ns()
         with prefix_error("failed to handle update-secrets"):
-            secrets = join_sent(parse_secrets(request.secrets), take_variables(spec.default_spec))
+            secrets = join_sent(parse_secrets(request.secrets), take_secrets(spec.default_spec))
         config = await self._specs.config_of(spec, now_ns)
         with prefix_error("failed to validate spec update"):
             check_immutable(job, config)

@@ -244,6 +244,7 @@ def key_of(pod: Json) -> str:
 def _secrets_of(pod: Json) -> list[str]:
     spec = pod["spec"]
     found = [volume["secret"]["secretName"] for volume in spec.get("volumes", ()) if "secret" in volume]
+    found += [one["name"] for one in spec.get("imagePullSecrets", ())]
     for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
         sources = (variable.get("valueFrom", {}) for variable in container.get("env", ()))
         found += [source["secretKeyRef"]["name"] for source in sources if "secretKeyRef" in source]

@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToDict
 from peloton.api import convert
 from peloton.api.cluster_kinds import kubernetes_only
 from peloton.api.pod_parts import check_times, http_port
-from peloton.api.secret_variables import OF_JOB
+from peloton.api.secret_values import OF_JOB
 from peloton.api.v0.task import task_pb2
 from peloton.model.host_pool import AT_PAR
 from peloton.model.ids import PodId, parse_job_id
@@ -118,12 +118,14 @@ class TaskTemplate:
         }
         if config.HasField("container"):
             self._rest["container"] = _dict(config.container)
+            _reveal_images(self._rest["container"], template.image_secrets)
         self._has_secrets = bool(template.secret_files)
         if template.secret_files:
             container = self._rest.setdefault("container", {"type": "MESOS"})
             container["volumes"] = [*container.get("volumes", ()), *map(_secret_volume, template.secret_files)]
         if config.HasField("executor"):
             self._rest["executor"] = _dict(config.executor)
+            _reveal_images(self._rest["executor"], template.image_secrets)
             if given := self._rest["executor"].pop("command", {}):
                 self._command = own_user | given
                 self._command_env += self._command.pop("environment", {}).get("variables", [])
@@ -219,16 +221,35 @@ def _limits(asked: Resources, isolators: Isolators) -> Json:
 
 def _reveal(variable: Json, secrets: Mapping[str, Secret]) -> Json:
     """Return a variable with its value, if that is a secret of the job."""
-    reference = variable.get("secret", {}).get("reference", {})
-    if reference.get("name") != OF_JOB or (secret := secrets.get(reference.get("key", ""))) is None:
+    if (secret := _find_secret(variable.get("secret", {}), secrets)) is None:
         return variable
-    value = {"type": "VALUE", "value": {"data": b64encode(secret.data).decode()}}
-    return {"name": variable["name"], "type": "SECRET", "secret": value}
+    return {"name": variable["name"], "type": "SECRET", "secret": _value_of(secret)}
+
+
+def _reveal_images(message: Any, secrets: Mapping[str, Secret]) -> None:
+    """Replace references to secrets of the job by their values in all images inside a message."""
+    if not secrets:
+        return
+    for inner in message.values() if isinstance(message, dict) else message:
+        if isinstance(inner, (dict, list)):
+            _reveal_images(inner, secrets)
+    if isinstance(message, dict) and (secret := _find_secret(message.get("config"), secrets)) is not None:
+        message["config"] = _value_of(secret)
+
+
+def _find_secret(wire: Any, secrets: Mapping[str, Secret]) -> Secret | None:
+    """Return the secret of the job to which a secret of Mesos refers, if it does."""
+    reference = wire.get("reference", {}) if isinstance(wire, dict) else {}
+    return secrets.get(reference.get("key", "")) if reference.get("name") == OF_JOB else None
 
 
 def _secret_volume(secret: Secret) -> Json:
-    value = {"type": "VALUE", "value": {"data": b64encode(secret.data).decode()}}
-    return {"mode": "RO", "container_path": secret.path, "source": {"type": "SECRET", "secret": value}}
+    source = {"type": "SECRET", "secret": _value_of(secret)}
+    return {"mode": "RO", "container_path": secret.path, "source": source}
+
+
+def _value_of(secret: Secret) -> Json:
+    return {"type": "VALUE", "value": {"data": b64encode(secret.data).decode()}}
 
 
 def _health_check(config: task_pb2.HealthCheckConfig, ports: Mapping[str, int]) -> Json:

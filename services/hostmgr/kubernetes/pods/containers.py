@@ -14,7 +14,7 @@ import orjson
 from peloton.api import convert
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, check_times, http_port, resources
-from peloton.api.secret_variables import refers_to_job
+from peloton.api.secret_values import refers_to_job
 from peloton.api.v0.task import task_pb2
 from peloton.lifecycle.host_pools import scale_request
 from peloton.model.host_pool import AT_PAR, Factors
@@ -117,7 +117,7 @@ def _command(part: Part) -> Json:
 
 def _variables(command: mesos_pb2.CommandInfo, volumes: PodVolumes) -> Iterator[Json]:
     for variable in command.environment.variables:
-        if refers_to_job(variable) and (own := volumes.find_variable(variable.secret.reference.key)) is not None:
+        if refers_to_job(variable.secret) and (own := volumes.find_variable(variable.secret.reference.key)) is not None:
             yield {"name": variable.name, "valueFrom": {"secretKeyRef": own}}
             continue
         if variable.secret.HasField("reference"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import orjson
 
 from peloton.api import convert
 from peloton.api.cluster_kinds import mesos_only
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part, all_parts, containers, pod_resources
+from peloton.api.secret_values import refers_to_job
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.host_pool import AT_PAR, Factors
@@ -49,6 +52,8 @@ class PodManifest:
         self._containers = [container(name, part, takes_least and part is config) for name, part in parts]
         self._init_containers = [container(each.name, each) for each in config.initContainers]
         spec = _pod_spec(config, settings)
+        if pulls := dict.fromkeys(_image_secrets(config, volumes)):
+            spec["imagePullSecrets"] = [{"name": name} for name in pulls]
         self._volumes = [orjson.Fragment(orjson.dumps(volume)) for volume in volumes.all]
         self._volumes_root = settings.volumes
         self._spec = {key: orjson.Fragment(orjson.dumps(value)) for key, value in spec.items()}
@@ -114,9 +119,16 @@ def _pod_spec(config: task_pb2.TaskConfig, settings: KubernetesSettings) -> Json
         spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     if config.container.hostname:
         spec["hostname"] = config.container.hostname
-    if secrets := dict.fromkeys(name for info in infos if (name := info.mesos.image.docker.config.reference.name)):
-        spec["imagePullSecrets"] = [{"name": name} for name in secrets]
     return spec
+
+
+def _image_secrets(config: task_pb2.TaskConfig, volumes: PodVolumes) -> Iterator[str]:
+    """Yield the names of the Secrets with the credentials of images."""
+    for part in all_parts(config):
+        secret = part.container.mesos.image.docker.config
+        found = volumes.find_image_secret(secret.reference.key) if refers_to_job(secret) else secret.reference.name
+        if found:
+            yield found
 
 
 def _labels_of(template: PodTemplate, cluster: str) -> tuple[Json, Json]:

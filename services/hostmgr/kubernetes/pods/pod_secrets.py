@@ -19,9 +19,9 @@ import orjson
 
 from peloton.errors import Unavailable
 from peloton.model.ids import PodId
-from peloton.model.secret import Secret
+from peloton.model.secret import IMAGE, Secret
 from services.hostmgr.driver import HostLaunch
-from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request, fault_of
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json, Request, fault_of
 from services.hostmgr.kubernetes.cluster_view import SecretUse
 from services.hostmgr.kubernetes.pods.volumes import SECRET_KEY, secret_name
 from services.hostmgr.kubernetes.preparation import Preparation
@@ -108,7 +108,7 @@ class PodSecrets:
                 "kind": "Secret",
                 "metadata": {"name": name, "labels": labels},
                 "immutable": True,
-                "data": {SECRET_KEY: b64encode(secret.data).decode()},
+                **_encode_data(b64encode(secret.data).decode(), secret),
             }
         )
 
@@ -154,3 +154,10 @@ class PodSecrets:
                 meta = item["metadata"]
                 self._known.setdefault(meta["name"], _Known(meta["labels"].get(JOB_LABEL, ""), now_s, is_seen=True))
         self._is_listed = True
+
+
+def _encode_data(data: str, secret: Secret) -> Json:
+    """Return the data of a Secret, and its type where a kubelet wants one."""
+    if secret.path.startswith(IMAGE):
+        return {"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": data}}
+    return {"data": {SECRET_KEY: data}}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from peloton.api.cluster_kinds import host_path
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import Part
-from peloton.api.secret_variables import variables_in
+from peloton.api.secret_values import secrets_by_key
 from peloton.api.v0.task import task_pb2
-from peloton.model.secret import Secret
+from peloton.model.secret import IMAGE, VARIABLE, Secret
 from peloton.model.volume import VolumeSpec
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.settings import own_name
@@ -82,8 +82,13 @@ class PodVolumes:
 
     def find_variable(self, name: str) -> Json | None:
         """Return the source of a variable whose value is a secret of the job."""
-        secret = variables_in(self._secrets).get(name)
+        secret = secrets_by_key(self._secrets, VARIABLE).get(name)
         return {"name": secret_name(self._cluster, secret), "key": SECRET_KEY} if secret is not None else None
+
+    def find_image_secret(self, image: str) -> str:
+        """Return the name of the Secret with the credentials of an image, which is a secret of the job; else ""."""
+        secret = secrets_by_key(self._secrets, IMAGE).get(image)
+        return secret_name(self._cluster, secret) if secret is not None else ""
 
     def _name(self, key: str, source: Json) -> str:
         if key not in self._names:
