@@ -33,6 +33,7 @@ from services.storage import schema_version
 from services.storage.storage import Storage
 from services.telemetry.start import configure as configure_telemetry
 from services.telemetry.start import show_expiry
+from services.temporal_renewal import renewing
 from services.tls.settings import read_transport
 from services.tls.transport import Transport
 from workflows.policies import Policies
@@ -155,7 +156,8 @@ async def _run_roles(
         return
     load_plugins()
     database = settings.require_database()
-    config = temporal_connection.connect_config(settings.temporal, settings.temporal_namespace)
+    read_temporal = partial(temporal_connection.connect_config, settings.temporal, settings.temporal_namespace)
+    config = read_temporal()
     identity = "+".join(dict.fromkeys(roles))
     if upgrade:
         from services.storage import migrate
@@ -184,7 +186,7 @@ async def _run_roles(
             settings,
             storage,
             client,
-            config,
+            read_temporal,
             identity=identity,
             channels=channels,
             health=health,
@@ -193,7 +195,7 @@ async def _run_roles(
         )
         probe = partial(storage.leases.leader, "resmgr", 0.0)
         report = reporting(storage.processes, list(dict.fromkeys(roles)), settings, keyring)
-        async with probing(health, probe), report, asyncio.TaskGroup() as group:
+        async with probing(health, probe), report, renewing(client, read_temporal), asyncio.TaskGroup() as group:
             for role in dict.fromkeys(roles):
                 group.create_task(ROLES[role](shared, stop), name=role)
             await asyncio.sleep(0)  # each begins with its imports

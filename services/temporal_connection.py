@@ -40,7 +40,7 @@ from temporalio.runtime import (
     TelemetryConfig,
     TelemetryFilter,
 )
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import ConnectConfig, RPCError, RPCStatusCode, ServiceClient
 
 from peloton.errors import InvalidArgument, InvalidSettings
 from peloton.model.job import END_HEADER, JobEnd
@@ -49,6 +49,7 @@ from services.telemetry import state
 from services.telemetry.logs import SDK_LOGGER
 from services.telemetry.metrics import counter, histogram, timing
 from services.telemetry.traces import WHAT as TRACES
+from services.temporal_renewal import RenewableConnection
 
 CAUSE: ContextVar[str] = ContextVar("cause", default="")
 """Header of a signal that holds its cause. Histories show it, encrypted where payloads are, and workflows of other
@@ -103,19 +104,27 @@ async def connect(
     metrics_address: str = "",
     converter: DataConverter = CONVERTER,
 ) -> Client:
-    """Return a client. A lazy one connects with its first call, so a process may start before Temporal does. ``role``
-    is the sender of a signal in histories, with the host, the process id (always 1 in a container) and a part that
-    is unique to this client. ``metrics_address``: where Prometheus scrapes the SDK's own metrics; empty: nowhere.
+    """Return a client whose connection can be renewed. A lazy one connects with its first call, so a process may start
+    before Temporal does. ``role`` is the sender of a signal in histories, with the host, the process id (always 1 in a
+    container) and a part that is unique to this client. ``metrics_address``: where Prometheus scrapes the SDK's own
+    metrics; empty: nowhere.
     """
     identity = f"{role or 'peloton'}@{socket.gethostname()}/{os.getpid()}-{secrets.token_hex(4)}"
-    return await Client.connect(
-        **config,
+    connection = ConnectConfig(
+        config["target_host"],
+        config.get("api_key"),
+        config.get("tls"),
+        rpc_metadata=config.get("rpc_metadata", {}),
         lazy=is_lazy,
         identity=identity,
+        runtime=_runtime(metrics_address),
+    )
+    return Client(
+        RenewableConnection(await ServiceClient.connect(connection)),
+        namespace=config["namespace"],
         data_converter=converter,
         header_codec_behavior=HeaderCodecBehavior.CODEC if converter.payload_codec else HeaderCodecBehavior.NO_CODEC,
         interceptors=[*_trace_workflows(), _Causes()],
-        runtime=_runtime(metrics_address),
     )
 
 

@@ -37,7 +37,7 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
             quotas=quotas_of(settings),
             clusters=shared.channels.clusters,
             targets=host_managers_of(shared),
-            temporal=shared.temporal_config,
+            temporal=shared.read_temporal(),
             workers=WorkerAdmin(shared.temporal, promotion),
             watch=TemporalWatch(shared.temporal),
             schedules=Schedules(shared.temporal, shared.policies),

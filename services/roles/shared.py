@@ -38,7 +38,7 @@ class Shared:
     settings: Settings
     storage: Storage
     temporal: Client
-    temporal_config: ClientConnectConfig
+    read_temporal: Callable[[], ClientConnectConfig]
     identity: str  # of this process, in histories
     channels: LeaderChannels
     health: ProcessHealth

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from temporalio.client import Client
 
+from peloton.errors import InvalidArgument
 from peloton.lifecycle.worker_ramp import Promotion
 from peloton.model.workflow_trouble import FailingActivity
 from services import temporal, temporal_connection
 from services.roles.shared import Shared, bounds_of, host_managers_of, quotas_of, sdk_metrics_address
+from services.temporal_renewal import renewing
 from services.workflow_labels import PoolPaths
 
 if TYPE_CHECKING:
@@ -71,7 +73,11 @@ async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
 
     note = partial(shared.health.note, "worker")
     cached_max = compute_cached_max(shared.settings.cached_workflows)
-    async with working(client, ports, cached_max, report, promotion), watching_polls(client, note):
+    async with (
+        working(client, ports, cached_max, report, promotion) as workers,
+        renewing(client, shared.read_temporal, workers),
+        watching_polls(client, note),
+    ):
         await stop.wait()
     await calls.close()
     await api_channels.close()
@@ -110,7 +116,7 @@ async def _connect(shared: Shared, stop: asyncio.Event) -> Client | None:
     while not stop.is_set():
         try:
             client = await temporal_connection.connect(
-                shared.temporal_config,
+                shared.read_temporal(),
                 shared.identity,
                 is_lazy=False,
                 metrics_address=sdk_metrics_address(shared.settings),
@@ -118,9 +124,10 @@ async def _connect(shared: Shared, stop: asyncio.Event) -> Client | None:
             )
             await temporal.register_search_attributes(client)
             return client
-        except (RuntimeError, OSError) as error:
+        except (InvalidArgument, RuntimeError, OSError) as error:
             if time.monotonic() - said_at_s > 10:
-                log.info("waiting for Temporal at %s: %s", shared.temporal_config["target_host"], error)
+                server = shared.temporal.service_client.config.target_host
+                log.info("waiting for Temporal at %s: %s", server, error)
                 said_at_s = time.monotonic()
             await asyncio.sleep(TEMPORAL_RETRY_S)
     return None

@@ -127,9 +127,9 @@ def is_activity(member: object) -> bool:
 @asynccontextmanager
 async def working(
     client: Client, ports: WorkerPorts, cached_max: int, report: Report, promotion: Promotion = Promotion.AUTO
-) -> AsyncIterator[None]:
-    """Run the workers of this version of the code. It becomes the current version if no other version can run workflows
-    and ``promotion`` permits it. ``report`` receives repeatedly failing activities.
+) -> AsyncIterator[list[Worker]]:
+    """Run the workers of this version of the code, and yield them. It becomes the current version if no other version
+    can run workflows and ``promotion`` permits it. ``report`` receives repeatedly failing activities.
     """
     claim, attempts = VersionClaim(client, build_id(), promotion), Attempts()
     try:
@@ -139,7 +139,7 @@ async def working(
             server = client.service_client.config.target_host
             log.info("worker of version %s polls task queues %s at %s", build_id(), ", ".join(SLOTS), server)
             log.info("worker caches at most %d workflows of each queue", cached_max)
-            yield
+            yield workers
             await claim.close_in_order()
     finally:
         await claim.close()

@@ -303,9 +303,11 @@ MAY: dict[str, May] = {
             "services.payloads",
             "services.telemetry.logs",
             "services.telemetry.workflow_traces",
+            "services.temporal_renewal",
         ),
         ("temporalio",),
     ),
+    "services.temporal_renewal": May(("peloton.errors", "services.ticks"), ("google", "temporalio")),
     "services.secrets": May(
         (
             *("peloton.errors", "peloton.extras", "peloton.files", "peloton.model", "peloton.ports"),

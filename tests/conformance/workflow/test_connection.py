@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,12 +15,11 @@ import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoResponse
 
 from services.lab.local.temporal_server import is_reachable
-from services.lab.shared.http.tls import tls_context
 from services.temporal_connection import CAUSE, connect, connect_config
+from tests.conformance.workflow.tls_proxy import CERTIFICATES, behind_tls
 from tests.workflow.encrypted import make_encrypting
 from tests.workflow.server import server_story
 
-CERTIFICATES = Path(__file__).parents[2] / "certificates"
 SECURED = {
     "TEMPORAL_CONFIG_FILE": os.devnull,
     "TEMPORAL_TLS_SERVER_CA_CERT_PATH": str(CERTIFICATES / "ca.pem"),
@@ -29,45 +27,6 @@ SECURED = {
     "TEMPORAL_TLS_CLIENT_KEY_PATH": str(CERTIFICATES / "client.pem"),
 }
 KEY = {**SECURED, "TEMPORAL_API_KEY": "a key"}
-
-
-@asynccontextmanager
-async def behind_tls(address: str) -> AsyncIterator[str]:
-    """A proxy that requires a certificate of the tests' authority, and passes bytes on in the clear."""
-    context = tls_context(CERTIFICATES / "server.pem", CERTIFICATES / "ca.pem")
-    context.set_alpn_protocols(["h2"])
-    host, _, port = address.rpartition(":")
-    connections: set[asyncio.Task[None]] = set()
-
-    async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await source.read(1 << 16):
-                target.write(data)
-                await target.drain()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        connections.add(task)
-        there, back = await asyncio.open_connection(host, int(port))
-        pumps = [asyncio.create_task(pump(reader, back)), asyncio.create_task(pump(there, writer))]
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        for one in pumps:
-            one.cancel()
-        for end in (writer, back):
-            end.transport.abort()
-            with suppress(OSError):
-                await end.wait_closed()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
-    try:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        for task in connections:
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
 
 
 async def test_a_job_runs_over_mutual_tls(temporal_address: str) -> None:
