@@ -30,8 +30,10 @@ def cluster_driver_of(
     Raises InvalidArgument naming the setting, and Unimplemented."""
     scheme, separator, _ = settings.mesos.partition("://")
     if separator and scheme in DRIVERS:
+        from services.hostmgr.fenced_driver import fence_driver
+
         make = DRIVERS[scheme]
-        return lambda: make(settings, records, external_pods, refusal)
+        return lambda: fence_driver(make(settings, records, external_pods, refusal), refusal)
     if settings.kubernetes:
         from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 
