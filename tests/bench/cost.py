@@ -81,7 +81,9 @@ class Guard:
     def measure(self, work: Callable[[int], Callable[[], None] | None], count: int) -> dict[str, Any]:
         """Return the CPU-ms of each process for one of ``count`` units of work, and the yardstick meanwhile."""
         before_ms, used_s = baseline.yardstick_ms(), self._read_cpu_s()
+        began_s = time.monotonic()
         end = work(count)
+        seconds = time.monotonic() - began_s
         time.sleep(QUIET_S)
         cpu_ms = {name: (used - used_s[name]) * 1000 / count for name, used in self._read_cpu_s().items()}
         yardstick_ms = (before_ms + baseline.yardstick_ms()) / 2
@@ -90,6 +92,7 @@ class Guard:
         return {
             "cpu_ms": {name: round(used, 3) for name, used in cpu_ms.items()},
             "sum_ms": round(sum(cpu_ms.values()), 3),
+            "per_second": round(count / seconds, 1),
             "yardstick_ms": round(yardstick_ms, 1),
             "yardsticks": round(sum(cpu_ms.values()) / yardstick_ms, 5),
         }

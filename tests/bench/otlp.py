@@ -1,4 +1,4 @@
-"""A minimal collector of metrics, for the histograms of roles with ``PELOTON_OTLP``."""
+"""A minimal collector of metrics and spans, for the histograms of roles with ``PELOTON_OTLP``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 import grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as pb
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as pb_grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as trace_pb
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as trace_pb_grpc
 
 
 @dataclass
@@ -57,12 +59,20 @@ class Collector(pb_grpc.MetricsServiceServicer):
         return self.histograms.get(name, Histogram())
 
 
+class Traces(trace_pb_grpc.TraceServiceServicer):
+    """Takes spans, and forgets them."""
+
+    def Export(self, request: trace_pb.ExportTraceServiceRequest, context: Any) -> trace_pb.ExportTraceServiceResponse:
+        return trace_pb.ExportTraceServiceResponse()
+
+
 @contextmanager
 def run_collector() -> Iterator[tuple[Collector, dict[str, str]]]:
     """A running collector, and the environment of processes that are to report to it every second."""
     collector = Collector()
     server = grpc.server(ThreadPoolExecutor(1, thread_name_prefix="collector"))
     pb_grpc.add_MetricsServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
+    trace_pb_grpc.add_TraceServiceServicer_to_server(Traces(), server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:

@@ -37,6 +37,7 @@ from tests.bench.rebalance import rebalance
 from tests.bench.retention import retention, retention_postgres
 from tests.bench.rollout import roll_100x90, roll_9000
 from tests.bench.sandbox import sandbox
+from tests.bench.security import security
 from tests.bench.storm import storm
 from tests.bench.talk import talk
 from tests.bench.temporal_postgres import churn_temporal_postgres
@@ -58,6 +59,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "small-jobs": cluster.small_jobs,
     "first-launch": first_launch,
     "cost": cost,
+    "security": security,
     "churn": churn,
     "churn-paced": churn_paced,
     "churn-temporal-postgres": churn_temporal_postgres,

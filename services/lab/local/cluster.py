@@ -63,6 +63,7 @@ QUICKER = {
 """Defaults for a cluster that a person watches."""
 
 
+REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 HOST_PREFIX = "peloton-mesos-"
 """The prefix of hosts that are neither simulated nor in a file."""
 NO_LATENCIES = {"PELOTON_LATENCY_PORT": "0"}  # for host managers but the first one, which has the port
@@ -484,7 +485,7 @@ class LocalCluster:
                     respool_pb2.GetRequest(), timeout=2
                 )
             except grpc.RpcError as error:
-                if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNAUTHENTICATED:
+                if isinstance(error, grpc.Call) and error.code() in REFUSALS:
                     return self._find_silent()  # the api asks for credentials that are not here, and so it answers
                 return str(error.details()) if isinstance(error, grpc.Call) else str(error)
         if hosts.host_count < self._hosts_expected:

@@ -100,7 +100,7 @@ def test_a_leader_calls_its_driver(lease: Lease) -> None:
 
 
 def test_a_replaced_leader_sends_nothing_through_it(lease: Lease) -> None:
-    """Only those methods of the three ports pass that read."""
+    """Methods of the three ports that read pass, and no other ones."""
     parts = lease.parts()
     lease.now_s, lease.is_mine = 10 * TTL_S, False
     for part, methods, reads in parts:
