@@ -157,6 +157,8 @@ def whoami(settings: Settings) -> None:
         echo(f"role of methods: {who.method_role}")
     for grant in who.grants:
         echo(f"role {grant.role} on {grant.pool}")
+    for quota in who.quotas:
+        echo(f"quota: {quota.limit:,} {quota.name.replace('_', ' ')}; the rule is {quota.rule}")
     if not who.grants and not who.method_role and who.kind != "role":
         echo("no role")
 

@@ -77,7 +77,7 @@ class Reason(StrEnum):
     QUOTA_REACHED = (
         "QUOTA_REACHED",
         "RESOURCE_EXHAUSTED",
-        "the user has reached a quota; `user`, `quota`, `limit`",
+        "the user has reached a quota; `user`, `quota`, `limit`, `rule`",
     )
     OVERLOADED = "OVERLOADED", "RESOURCE_EXHAUSTED", "too many calls are in progress; `rule`"
     POSITION_NOT_KEPT = (

@@ -130,7 +130,9 @@ class Schedules:
         text = base64.b64encode(job.config).decode()
         action = temporal.ScheduleActionStartWorkflow(
             ScheduledJobWorkflow.run,
-            ScheduledJobInput(name, str(uuid.uuid4()), text, self._policies, creator=job.creator),
+            ScheduledJobInput(
+                *(name, str(uuid.uuid4()), text, self._policies), creator=job.creator, quota_subjects=job.quota_subjects
+            ),
             id=schedule_workflow_id(name),
             task_queue=self._task_queue,
             task_timeout=WORKFLOW_TASK_TIMEOUT,

@@ -13,16 +13,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from peloton.access.caller import CLUSTER, CLUSTER_ROLES, Caller, Grant, Role
+from peloton.access.quota import ANYONE, BELOW, GROUP, SPIFFE, USER
 from peloton.access.rows import check_keys, text_of, texts_of
 from peloton.model.text import quote
 from services.access.caller import CERTIFICATE
 from services.access.files import WatchedFile
 
 BINDINGS_MAX = 10_000
-ANYONE = "*"
-"""Subject that every caller with credentials is."""
 _KEYS = frozenset({"role", "subjects", "pools"})
-_FORMS = ("user:", "group:", "spiffe://")
+_FORMS = (USER, GROUP, SPIFFE)
 
 Bindings = Mapping[str, tuple[Grant, ...]]
 """Subject -> its grants."""
@@ -46,7 +45,7 @@ def parse_bindings(text: str) -> Bindings:
         if not subjects:
             raise ValueError(f"{where}: want at least one subject")
         for subject in subjects:
-            found.setdefault(_check_subject(subject, where), []).extend(grants)
+            found.setdefault(check_subject(subject, where), []).extend(grants)
     return {subject: tuple(dict.fromkeys(grants)) for subject, grants in found.items()}
 
 
@@ -67,8 +66,9 @@ def _grants_of(table: dict[str, object], where: str) -> list[Grant]:
     return [Grant(role, pool) for pool in pools]
 
 
-def _check_subject(subject: str, where: str) -> str:
-    is_wild = "*" in subject and subject != ANYONE and not (subject.endswith("/*") and subject.count("*") == 1)
+def check_subject(subject: str, where: str) -> str:
+    """Return a subject. Raises ValueError."""
+    is_wild = "*" in subject and subject != ANYONE and not (subject.endswith(BELOW) and subject.count("*") == 1)
     if subject != ANYONE and (not subject.startswith(_FORMS) or is_wild or subject in _FORMS):
         raise ValueError(
             f"{where}: subject {quote(subject)}: want user:NAME, group:NAME, spiffe://DOMAIN/PATH, which may end with "
@@ -81,14 +81,18 @@ def grant(caller: Caller, bindings: Bindings) -> Caller:
     """Return the caller with the grants that the bindings give it."""
     if caller.is_anonymous:
         return caller
-    subjects = [ANYONE]
-    if caller.issuer != CERTIFICATE:
-        subjects += [f"user:{caller.name}", *(f"group:{group}" for group in caller.groups)]
-    elif caller.name.startswith("spiffe://"):  # a common name may be any text, such as user:alice
-        parts = caller.name.split("/")
-        subjects += [caller.name, *("/".join([*parts[:count], "*"]) for count in range(3, len(parts)))]
-    found = [each for subject in subjects for each in bindings.get(subject, ())]
+    found = [each for subject in (ANYONE, *subjects_of(caller)) for each in bindings.get(subject, ())]
     return replace(caller, grants=tuple(dict.fromkeys((*caller.grants, *found)))) if found else caller
+
+
+def subjects_of(caller: Caller) -> list[str]:
+    """Return the subjects that a caller with credentials is by name and groups."""
+    if caller.issuer != CERTIFICATE:
+        return [f"{USER}{caller.name}", *(f"{GROUP}{group}" for group in caller.groups)]
+    if not caller.name.startswith(SPIFFE):  # a common name may be any text, such as user:alice
+        return []
+    parts = caller.name.split("/")
+    return [caller.name, *("/".join([*parts[:count], "*"]) for count in range(3, len(parts)))]
 
 
 class BindingsFile:

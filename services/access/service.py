@@ -17,13 +17,14 @@ from services.access.access import Access, SignInPlace
 from services.access.caller import CALLER
 from services.access.methods import first_name
 from services.access.pools import PATH_CHARS_MAX, clean
+from services.access.quotas import NO_QUOTAS, Quotas
 
 METHOD_CHARS_MAX = 200
 
 
 class AccessService:
-    def __init__(self, access: Access | None) -> None:
-        self._is_enforced = access is not None
+    def __init__(self, access: Access | None, quotas: Quotas = NO_QUOTAS) -> None:
+        self._is_enforced, self._quotas = access is not None, quotas
         place = access.sign_in if access is not None else SignInPlace()
         self._sign_in = pb.SignInPlace(issuer=place.issuer, client_id=place.client_id)
 
@@ -41,6 +42,10 @@ class AccessService:
             is_enforced=self._is_enforced,
             expires_at=_to_text(caller.expires_s) if caller.expires_s else "",
             sign_in=self._sign_in if self._sign_in.issuer else None,
+            quotas=[
+                pb.Quota(name=name, limit=limit.most, rule=limit.rule)
+                for name, limit in self._quotas.list_limits(caller).items()
+            ],
         )
 
     async def SignIn(self, request: pb.SignInRequest, context: Any) -> pb.SignInResponse:

@@ -21,6 +21,7 @@ from services.storage.jobs.jobs import Jobs
 class NewJobs:
     def __init__(self, jobs: Jobs, specs: Specs, calls: Calls, quota: PodQuota) -> None:
         self._jobs, self._specs, self._calls, self._quota = jobs, specs, calls, quota
+        self.creators = quota.creators
 
     async def config_refusal(self, config: job_pb2.JobConfig) -> str:
         """Return the reason to reject the configuration, or ""."""

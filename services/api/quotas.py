@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from peloton.access.caller import ANONYMOUS, CallerKind
-from peloton.access.quota import ACTIVE_PODS, pods_refusal
+from peloton.access.quota import ACTIVE_PODS, SUBMISSIONS, Limit, pods_refusal, subjects_of_name
 from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, JOB_SERVICE
 from peloton.errors import Reason, ResourceExhausted
 from peloton.model.ids import JobId
 from peloton.model.job import JobRecord
-from services.access.caller import CALLER
+from services.access.caller import CALLER, name_creator
+from services.access.quotas import Quotas, list_subjects
 from services.api.calls import Calls
 from services.grpc_handlers import AroundCalls, within
 from services.storage.jobs.jobs import Jobs
@@ -35,42 +35,33 @@ SUBMITS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Quotas:
-    """Quotas of each user; 0: there is no limit."""
-
-    submissions_per_minute: int = 0
-    active_pods: int = 0
-
-
-NO_QUOTAS = Quotas()
-
-
 class Submissions:
-    """Limit of the jobs that each user creates in a minute; 0: there is no limit.
+    """Limit of the jobs that each user creates in a minute.
 
     A user may create a whole minute's jobs at once. Callers without a name share one quota.
     """
 
-    def __init__(self, most: int, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self.most, self._clock_s = most, clock_s
+    def __init__(self, quotas: Quotas, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self.are_limited = quotas.has(SUBMISSIONS)
+        self._quotas, self._clock_s = quotas, clock_s
         self._users: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, user: str) -> None:
-        """Count a submission. Raises ResourceExhausted beyond the quota."""
-        if not self.most:
+    def take(self, user: str, subjects: Collection[str]) -> None:
+        """Count a submission of a user, which is these subjects of rules. Raises ResourceExhausted beyond the quota."""
+        limit = self._quotas.find(SUBMISSIONS, subjects)
+        if not (most := limit.most):
             return
         user = user or ANONYMOUS.name
-        now_s, rate = self._clock_s(), self.most / MINUTE_S
-        left, at_s = self._users.get(user, (float(self.most), now_s))
-        left = min(left + (now_s - at_s) * rate, float(self.most))
+        now_s, rate = self._clock_s(), most / MINUTE_S
+        left, at_s = self._users.get(user, (float(most), now_s))
+        left = min(left + (now_s - at_s) * rate, float(most))
         if left < 1.0:
             wait_s = (1.0 - left) / rate
             raise ResourceExhausted(
-                f"user {user} has created {self.most} jobs within a minute, which is the quota: try again in "
-                f"{wait_s:.1f} s",
+                f"user {user} has created {most:,} jobs within a minute, which is the quota; the rule is {limit.rule}: "
+                f"try again in {wait_s:.1f} s",
                 wait_s,
-            ).because(Reason.QUOTA_REACHED, user=user, quota="submissions_per_minute", limit=self.most)
+            ).because(Reason.QUOTA_REACHED, user=user, quota=SUBMISSIONS, limit=most, rule=limit.rule)
         self._users[user] = left - 1.0, now_s
         self._users.move_to_end(user)
         if len(self._users) > USERS_MAX:
@@ -84,14 +75,14 @@ class QuotaGate(AroundCalls):
         self._submissions = submissions
 
     def wrap(self, method: str, handler: Any) -> Any:
-        if not self._submissions.most or method not in SUBMITS:
+        if not self._submissions.are_limited or method not in SUBMITS:
             return handler
 
         @asynccontextmanager
         async def admit(request: Any, _: Any) -> AsyncIterator[Any]:
             caller = CALLER.get()
             if caller.kind is not CallerKind.ROLE:
-                self._submissions.take(caller.name)
+                self._submissions.take(caller.name, list_subjects(caller))
             yield request
 
         return within(handler, admit, handler.request_deserializer)
@@ -120,14 +111,40 @@ class _Additions:
         self.active, self.is_exact = await count() + before, not before
 
 
+class Creators:
+    """Subjects of creators that have rules, as far as they are known: a job has the name of its creator alone."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        self._quotas = quotas
+        self._subjects: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+
+    def note(self, user: str, subjects: Collection[str]) -> None:
+        """Remember the subjects of a user."""
+        self._subjects[user] = self._quotas.keep_named(subjects)
+        self._subjects.move_to_end(user)
+        if len(self._subjects) > USERS_MAX:
+            self._subjects.popitem(last=False)
+
+    def name_subjects(self) -> tuple[str, ...]:
+        """Return the subjects of the caller of this request that have rules."""
+        return self._quotas.keep_named(list_subjects(CALLER.get()))
+
+    def find_limit(self, user: str) -> Limit:
+        """Return the limit of the pods of a creator, who may be the caller."""
+        if user == name_creator():
+            self.note(user, list_subjects(CALLER.get()))
+        return self._quotas.find(ACTIVE_PODS, (*subjects_of_name(user), *self._subjects.get(user, ())))
+
+
 class PodQuota:
-    """Limit of the active pods of each user; 0: there is no limit, and nothing is counted.
+    """Limit of the active pods of each user. Nothing is counted for a user without one.
 
     Jobs without a known creator have no quota. For one event loop.
     """
 
-    def __init__(self, most: int, search: Search, jobs: Jobs, calls: Calls) -> None:
-        self._most, self._search, self._jobs, self._calls = most, search, jobs, calls
+    def __init__(self, quotas: Quotas, search: Search, jobs: Jobs, calls: Calls) -> None:
+        self._are_limited, self._search, self._jobs, self._calls = quotas.has(ACTIVE_PODS), search, jobs, calls
+        self.creators = Creators(quotas)
         self._users: WeakValueDictionary[str, _Additions] = WeakValueDictionary()
 
     @asynccontextmanager
@@ -148,17 +165,18 @@ class PodQuota:
 
     @asynccontextmanager
     async def _adding(self, user: str, added: int, job_id: JobId | None = None) -> AsyncIterator[None]:
-        if not self._most or not user or added <= 0:
+        is_free = not self._are_limited or not user or added <= 0
+        if is_free or not (limit := self.creators.find_limit(user)).most:
             yield
             return
         of = self._users.setdefault(user, _Additions())
         of.arrived = number = of.arrived + 1
         async with of.deciding:
-            refusal = await self._decide(user, of, number, added)
+            refusal = await self._decide(user, of, (number, added), limit)
             # A repeated creation is counted itself, and finds its job.
             if refusal and (job_id is None or await self._calls.run(self._jobs.get, job_id) is None):
                 raise ResourceExhausted(refusal).because(
-                    Reason.QUOTA_REACHED, user=user, quota=ACTIVE_PODS, limit=self._most
+                    Reason.QUOTA_REACHED, user=user, quota=ACTIVE_PODS, limit=limit.most, rule=limit.rule
                 )
             of.active, of.is_exact = of.active + added, False
             of.change(added)
@@ -167,14 +185,15 @@ class PodQuota:
         finally:
             of.change(-added)
 
-    async def _decide(self, user: str, of: _Additions, number: int, added: int) -> str:
-        """Return why the addition of this number is refused, or ""."""
+    async def _decide(self, user: str, of: _Additions, addition: tuple[int, int], limit: Limit) -> str:
+        """Return why an addition, by its number and its pods, is refused, or ""."""
+        number, added = addition
         count = partial(self._calls.run, self._search.pods_of_creator, user)
         if of.served < number:
             await of.count(count)
-        refusal = pods_refusal(user, of.active, added, self._most)
+        refusal = pods_refusal(user, of.active, added, limit)
         if refusal and not of.is_exact:
             await of.all_stored.wait()
             await of.count(count)
-            refusal = pods_refusal(user, of.active, added, self._most)
+            refusal = pods_refusal(user, of.active, added, limit)
         return refusal

@@ -107,7 +107,10 @@ class ScheduleService:
         pool_id = config.respoolID.value
         path = (await self._read_paths()).get(RespoolId(pool_id), pool_id)
         text = config.SerializeToString()
-        return ScheduledJob(text, config.name, pool_id, path, config.owningTeam, name_creator())
+        subjects = self._new_jobs.creators.name_subjects()
+        return ScheduledJob(
+            text, config.name, pool_id, path, config.owningTeam, creator=name_creator(), quota_subjects=subjects
+        )
 
     async def ListSchedules(self, request: pb.ListSchedulesRequest, context: Any) -> pb.ListSchedulesResponse:
         limit = min(request.limit or LIST_DEFAULT, LIST_MAX)

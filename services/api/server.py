@@ -65,6 +65,7 @@ from services.access.access import Access
 from services.access.gate import Authorize, Identify
 from services.access.methods import make_rules
 from services.access.pools import PoolFinder
+from services.access.quotas import NO_QUOTAS, Quotas
 from services.access.redaction_gate import Redact
 from services.access.service import AccessService
 from services.access.shares import Share
@@ -89,7 +90,7 @@ from services.api.migration_service import MigrationService, NoTargets, Targets
 from services.api.overview_service import OverviewService, WatchesTemporal
 from services.api.pending_reasons import PendingReasons
 from services.api.private_calls import REFUSED, PrivateCalls
-from services.api.quotas import NO_QUOTAS, PodQuota, QuotaGate, Quotas, Submissions
+from services.api.quotas import PodQuota, QuotaGate, Submissions
 from services.api.rebalance_service import RebalanceService
 from services.api.schedule_service import Schedules, ScheduleService
 from services.api.servicer import Backend, Servicer
@@ -195,10 +196,10 @@ async def start(
     hosts = hosts or RemoteHosts(channels)
     specs, locks = Specs(storage.pools, calls, hosts), Locks(storage.lockdowns, calls)
     watches, backlog = WatchHub(ChangeReader(storage), calls), BacklogGate(storage.search, calls, bounds)
-    gates = [QuotaGate(Submissions(quotas.submissions_per_minute)), LockdownGate(locks), backlog]
+    gates = [QuotaGate(Submissions(quotas)), LockdownGate(locks), backlog]
     guard = Guard(access, make_finder(storage, calls, schedules), recorder)
     server = _make_server(roles_only_in(FOR_ROLES, transport), guard, gates)
-    quota = PodQuota(quotas.active_pods, storage.search, storage.jobs, calls)
+    quota = PodQuota(quotas, storage.search, storage.jobs, calls)
     backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels), quota)
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
     of_hosts = ClusterServices(ABOUT_HOSTS, channels, lambda names: storage.hosts.clusters_of(names))
@@ -207,7 +208,7 @@ async def start(
         storage, channels, calls, temporal, watch=watch, bounds=bounds, expires_at=transport.expires_at
     )
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
-        (AccessService(access), ACCESS_SERVICE),
+        (AccessService(access, quotas), ACCESS_SERVICE),
         (AuditService(storage.audit, calls), AUDIT_SERVICE),
         (jobs, JOB_MANAGER),
         (TaskManager(backend), TASK_MANAGER),

@@ -25,8 +25,8 @@ from services.wakers import Wakers
 from workflows.policies import Policies
 
 if TYPE_CHECKING:
+    from services.access.quotas import Quotas
     from services.api.backlog import Bounds
-    from services.api.quotas import Quotas
     from services.election.zookeeper import ZooKeeper
     from services.hostmgr.federation import HostManagers
 
@@ -99,9 +99,10 @@ def host_managers_of(shared: Shared) -> HostManagers:
 
 
 def quotas_of(settings: Settings) -> Quotas:
-    from services.api.quotas import Quotas
+    from services.access.quotas import Quotas, QuotasFile
 
-    return Quotas(settings.quota_submissions_per_minute, settings.quota_active_pods)
+    file = QuotasFile(settings.quotas_file) if settings.quotas_file else None
+    return Quotas(settings.quota_submissions_per_minute, settings.quota_active_pods, file)
 
 
 def bounds_of(settings: Settings) -> Bounds:

@@ -95,7 +95,7 @@ def _make_scheduled_jobs(shared: Shared, channels: AsyncLeaderChannels, calls: C
 
     storage, paths = shared.storage, PoolPaths(shared.storage.pools.specs)
     quotas = quotas_of(shared.settings)
-    quota = PodQuota(quotas.active_pods, storage.search, storage.jobs, calls)
+    quota = PodQuota(quotas, storage.search, storage.jobs, calls)
     new_jobs = NewJobs(storage.jobs, Specs(storage.pools, calls, RemoteHosts(channels)), calls, quota)
     locks, bounds = Locks(storage.lockdowns, calls), bounds_of(shared.settings)
     return ScheduledJobs(
@@ -105,7 +105,7 @@ def _make_scheduled_jobs(shared: Shared, channels: AsyncLeaderChannels, calls: C
         storage.search,
         bounds=bounds,
         calls=calls,
-        submissions=Submissions(quotas.submissions_per_minute),
+        submissions=Submissions(quotas),
         start_of=lambda job: start_of(job, paths(job.respool_id)),
     )
 

@@ -69,6 +69,12 @@ class SecuritySettings:
         low=0,
         high=100_000_000,
     )
+    quotas_file: str = setting(
+        "",
+        "api worker",
+        "TOML file with [quotas](security.md#quotas) of users, groups and roles, which replace those of the settings; "
+        "read again when it changes",
+    )
     auth_anonymous: str = setting(
         "",
         "api",

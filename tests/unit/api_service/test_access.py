@@ -33,9 +33,9 @@ from services.access.access import Access, Authenticators, SignInPlace
 from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile
 from services.access.compose import find_certified
+from services.access.quotas import Quotas
 from services.access.role_token import RoleToken, TokenTransport
 from services.access.tokens import Tokens
-from services.api.quotas import Quotas
 from services.api.server import start
 from services.api.visible_problems import list_visible
 from services.storage.storage import Storage
@@ -164,6 +164,8 @@ async def test_the_caller_learns_its_identity(cluster: Cluster) -> None:
     nobody = await cluster.access.WhoAmI(access_pb2.WhoAmIRequest())
     assert ("anonymous", [], "") == (nobody.kind, list(nobody.grants), nobody.expires_at)
     assert ("https://issuer.example", "cli") == (nobody.sign_in.issuer, nobody.sign_in.client_id)
+    own = [(one.name, one.limit, one.rule) for one in mia.quotas]
+    assert [("submissions_per_minute", 3, "PELOTON_QUOTA_SUBMISSIONS_PER_MINUTE")] == own
     assert 9e5 < datetime.fromisoformat(mia.expires_at).timestamp() - time.time() < 1e6
 
 
@@ -435,5 +437,6 @@ async def test_a_user_beyond_the_quota_is_refused_with_the_numbers(cluster: Clus
     """Another user is admitted."""
     answers = [await code_of(cluster.jobs.Create(job(), metadata=cluster.of("mia"))) for _ in range(4)]
     assert ["OK"] * 3 + ["RESOURCE_EXHAUSTED"] == [code for code, _ in answers]
-    assert answers[3][1].startswith("user mia has created 3 jobs within a minute, which is the quota: try again in ")
+    text = "user mia has created 3 jobs within a minute, which is the quota; the rule is PELOTON_QUOTA_SUBMISSIONS_PER_"
+    assert answers[3][1].startswith(f"{text}MINUTE: try again in ")
     assert "OK" == (await code_of(cluster.jobs.Create(job(), metadata=cluster.of("ada"))))[0]

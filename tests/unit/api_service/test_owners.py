@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -25,8 +27,9 @@ from peloton.model.ids import JobId, new_job_id
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.update import UpdateAct
 from services.access.access import Access, Authenticators
-from services.api.quotas import Quotas
+from services.access.quotas import Quotas, QuotasFile
 from services.api.server import start
+from services.storage.jobs.search import JobQuery
 from services.storage.storage import Storage
 from tests.conformance.storage.services import roll
 from tests.present import require
@@ -35,6 +38,7 @@ from tests.unit.api_service.services import spec
 from tests.unit.api_service.story import Config, expect_refusal
 
 QUOTA = 10
+BY_SETTING = "the rule is PELOTON_QUOTA_ACTIVE_PODS"
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 Metadata = tuple[tuple[str, str], ...]
 
@@ -52,7 +56,9 @@ class NamedCallers(Access):
     async def identify(self, context: Any) -> Caller:
         names = [str(value) for key, value in context.invocation_metadata() if key == "user"]
         grants = (Grant(Role.ADMIN),)
-        return Caller(names[0], CallerKind.USER, grants=grants) if names else Caller("", ANONYMOUS.kind, grants=grants)
+        groups = tuple(str(value) for key, value in context.invocation_metadata() if key == "group")
+        user = Caller(names[0] if names else "", CallerKind.USER, groups, grants=grants)
+        return user if names else replace(user, kind=ANONYMOUS.kind)
 
 
 class Cluster:
@@ -85,8 +91,29 @@ class Cluster:
         roll(self.storage, JobId(job_id))
 
 
+RULES = """
+[[quota]]
+subjects = ["group:maps"]
+active_pods = 20
+submissions_per_minute = 1
+
+[[quota]]
+subjects = ["user:eve"]
+active_pods = 3
+"""
+
+
 @pytest.fixture
-async def cluster(storage: Storage, config: Config) -> AsyncIterator[Cluster]:
+def quotas(request: pytest.FixtureRequest, tmp_path: Path) -> Quotas:
+    """Quotas by the setting, or by the rules that a test gives, too."""
+    if not hasattr(request, "param"):
+        return Quotas(active_pods=QUOTA)
+    (tmp_path / "quotas.toml").write_text(request.param)
+    return Quotas(active_pods=QUOTA, file=QuotasFile(str(tmp_path / "quotas.toml")))
+
+
+@pytest.fixture
+async def cluster(storage: Storage, config: Config, quotas: Quotas) -> AsyncIterator[Cluster]:
     server = await start(
         storage,
         RecordedWakes(),
@@ -94,7 +121,7 @@ async def cluster(storage: Storage, config: Config) -> AsyncIterator[Cluster]:
         "127.0.0.1:0",
         OneSandbox(),
         access=NamedCallers(),
-        quotas=Quotas(active_pods=QUOTA),
+        quotas=quotas,
     )
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield Cluster(channel, config, storage)
@@ -141,7 +168,7 @@ async def test_a_creation_beyond_the_quota_is_refused(cluster: Cluster) -> None:
     await cluster.create("bob", QUOTA)
 
     text = "user ann has 7 active pods, and 4 more would exceed the quota of 10"
-    assert (EXHAUSTED, text) == refused
+    assert (EXHAUSTED, f"{text}; {BY_SETTING}") == refused
     assert 10 == cluster.storage.search.pods_of_creator("ann")
 
 
@@ -171,7 +198,7 @@ async def test_streams_count(cluster: Cluster, config: Config) -> None:
 
     refused = await expect_refusal(cluster.bulk.CreateJob(pieces(), metadata=of("ann")))
 
-    assert (EXHAUSTED, "11 pods at once exceed the quota of user ann, 10 active pods") == refused
+    assert (EXHAUSTED, "11 pods at once exceed the quota of user ann, 10 active pods; " + BY_SETTING) == refused
 
 
 async def test_pods_that_have_succeeded_make_room(cluster: Cluster) -> None:
@@ -219,7 +246,7 @@ async def test_a_batch_job_grows_within_the_quota(cluster: Cluster, config: Conf
     request.config.CopyFrom(config(QUOTA))
     answer = await cluster.jobs.Update(request, metadata=of("ann"))
 
-    assert (EXHAUSTED, "user ann has 8 active pods, and 3 more would exceed the quota of 10") == refused
+    assert (EXHAUSTED, "user ann has 8 active pods, and 3 more would exceed the quota of 10; " + BY_SETTING) == refused
     assert "added 2 instances" == answer.message
 
 
@@ -256,6 +283,36 @@ async def test_events_of_pods_name_who_stopped_them(cluster: Cluster) -> None:
     messages = [cluster.storage.pods.events(job_id, i, None, 1)[0].message for i in range(3)]
     text = "Task stop API request"
     assert [f"{text} by bob", text, f"{text} by eve"] == messages
+
+
+@pytest.mark.parametrize("quotas", [RULES], indirect=True)
+async def test_users_and_groups_have_quotas_of_their_own(cluster: Cluster) -> None:
+    """The refusal names the rule; a member of a group keeps its rule when others scale the service."""
+
+    async def create(user: Metadata, count: int) -> tuple[grpc.StatusCode | None, str]:
+        request = stateless_svc_pb2.CreateJobRequest(spec=spec(count))
+        try:
+            await cluster.services.CreateJob(request, metadata=user)
+        except grpc.aio.AioRpcError as error:
+            return error.code(), str(error.details())
+        return None, ""
+
+    ann, eve = (*of("ann"), ("group", "maps")), of("eve")
+    assert (None, "") == await create(ann, 15)
+    second = await create(ann, 1)
+    assert (EXHAUSTED, True) == (second[0], "which is the quota; the rule is group:maps: try again" in second[1])
+    assert (EXHAUSTED, "4 pods at once exceed the quota of user eve, 3 active pods; the rule is user:eve") == (
+        await create(eve, 4)
+    )
+    other = await create(of("bob"), QUOTA + 1)
+    assert (EXHAUSTED, True) == (other[0], other[1].endswith("; the rule is PELOTON_QUOTA_ACTIVE_PODS"))
+    service = cluster.storage.search.query_jobs(JobQuery(creator="ann"))[0][0].job_id
+    roll(cluster.storage, service)
+
+    await cluster.grow("bob", service, 20)
+    code, text = await expect_refusal(cluster.grow("bob", service, 21))
+
+    assert (EXHAUSTED, True) == (code, "user ann has 20 active pods, and 1 more would exceed the quota of 20" in text)
 
 
 async def test_pods_that_never_waited_name_who_stopped_them(cluster: Cluster) -> None:

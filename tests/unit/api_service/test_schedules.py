@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -34,10 +35,11 @@ from peloton.model.schedule import (
     ScheduleOptions,
     Times,
 )
+from services.access.quotas import NO_QUOTAS, Quotas, QuotasFile
 from services.api.backlog import Bounds
 from services.api.calls import Calls
 from services.api.new_jobs import NewJobs
-from services.api.quotas import NO_QUOTAS, PodQuota, Quotas, Submissions
+from services.api.quotas import PodQuota, Submissions
 from services.api.schedule_service import BACKFILL_MAX
 from services.api.scheduled_jobs import ScheduledJobs
 from services.api.server import make_finder, start
@@ -287,9 +289,9 @@ Creator = Callable[..., ScheduledJobs]
 @pytest.fixture
 async def creator(storage: Storage, hosts: OneSandbox, calls: Calls) -> Creator:
     def make_jobs(bounds: Bounds | None = None, quotas: Quotas = NO_QUOTAS) -> ScheduledJobs:
-        quota = PodQuota(quotas.active_pods, storage.search, storage.jobs, calls)
+        quota = PodQuota(quotas, storage.search, storage.jobs, calls)
         new_jobs = NewJobs(storage.jobs, Specs(storage.pools, calls, hosts), calls, quota)
-        locks, submissions = Locks(storage.lockdowns, calls), Submissions(quotas.submissions_per_minute)
+        locks, submissions = Locks(storage.lockdowns, calls), Submissions(quotas)
         return ScheduledJobs(
             storage.jobs,
             new_jobs,
@@ -363,6 +365,20 @@ async def test_jobs_of_a_schedule_belong_to_its_creator(creator: Creator, run: S
 
     assert caught.value.retry_after_s is None
     assert "ann" == require(storage.jobs.get(JobId(first.job_id))).creator
+
+
+async def test_a_schedule_keeps_the_groups_of_its_creator(creator: Creator, run: ScheduledRun, tmp_path: Path) -> None:
+    """Groups that had a quota when the schedule was created count in its runs, by the rules of today."""
+    (tmp_path / "quotas.toml").write_text('[[quota]]\nsubjects = ["group:maps"]\nactive_pods = 4')
+    jobs = creator(quotas=Quotas(active_pods=1, file=QuotasFile(str(tmp_path / "quotas.toml"))))
+    mine = replace(run, creator="ann", quota_subjects=("group:maps",))
+    await asyncio.to_thread(jobs.create, mine)
+    await asyncio.to_thread(jobs.create, replace(mine, scheduled_ns=NOON_NS + NS_PER_S))
+
+    with pytest.raises(ResourceExhausted, match="exceed the quota of 4; the rule is group:maps"):
+        await asyncio.to_thread(jobs.create, replace(mine, scheduled_ns=NOON_NS + 2 * NS_PER_S))
+    with pytest.raises(ResourceExhausted, match="the rule is PELOTON_QUOTA_ACTIVE_PODS"):
+        await asyncio.to_thread(jobs.create, replace(run, creator="bob", scheduled_ns=NOON_NS + 3 * NS_PER_S))
 
 
 async def test_jobs_of_schedules_count_as_submissions(creator: Creator, run: ScheduledRun) -> None:

@@ -19,6 +19,7 @@ from tests.unit.cli.fake_api import FakeApi
 ALICE = pb.WhoAmIResponse(
     name="alice", kind="user", groups=["maps"], issuer="tokens file", token_id="ab", is_enforced=True,
     grants=[pb.Grant(role="submitter", pool="/eng/maps")],
+    quotas=[pb.Quota(name="active_pods", limit=2000, rule="group:maps")],
 )  # fmt: skip
 
 
@@ -126,9 +127,8 @@ def test_a_file_without_a_token_is_refused(run: Run, folder: Path, content: str,
 def test_identity_and_roles_are_shown(run: Run, api: FakeApi) -> None:
     """A cluster without credentials says so."""
     api.answers["access.WhoAmI"] = [ALICE, pb.WhoAmIResponse(name="anonymous", kind="anonymous")]
-    assert ("user alice\ngroups: maps\nissuer: tokens file\ntoken: ab\nrole submitter on /eng/maps\n") == run(
-        "whoami"
-    ).stdout
+    shown = "user alice\ngroups: maps\nissuer: tokens file\ntoken: ab\nrole submitter on /eng/maps\n"
+    assert shown + "quota: 2,000 active pods; the rule is group:maps\n" == run("whoami").stdout
     assert "everyone may do everything" in run("whoami").stdout
 
 
