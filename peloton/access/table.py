@@ -57,7 +57,7 @@ _HOST_SERVICE: Mapping[str, Row] = {
 SERVICES: Mapping[str, Mapping[str, Row]] = {
     # jobs and tasks of v0
     "peloton.api.job.JobManager": {
-        "Create": _row(SUBMITTER, _CONFIG),
+        "Create": _row(SUBMITTER, _CONFIG, _ID),  # a deleted job of this id may have left volumes
         "Get": _READS_JOB,
         "Query": _row(READER, _pool("respoolID.value"), without=FILTERED),
         "Delete": _WRITES_JOB,
@@ -71,7 +71,9 @@ SERVICES: Mapping[str, Mapping[str, Row]] = {
         **dict.fromkeys(("Start", "Stop", "Restart", "Refresh"), _WRITES_TASK),
         "DeletePodEvents": _row(OPERATOR, _JOB),
     },
-    "peloton.api.v0.bulk.BulkService": {"CreateJob": _row(SUBMITTER, _pool("start.config.respoolID.value"))},
+    "peloton.api.v0.bulk.BulkService": {
+        "CreateJob": _row(SUBMITTER, _pool("start.config.respoolID.value"), _job("start.id"))
+    },
     "peloton.api.v0.gang.GangService": {"GetGang": _READS_TASK},
     "peloton.api.v0.update.svc.UpdateService": {
         "CreateUpdate": _row(SUBMITTER, _JOB, _pool("jobConfig.respoolID.value")),
@@ -134,7 +136,7 @@ SERVICES: Mapping[str, Mapping[str, Row]] = {
     },
     # services of v1alpha
     "peloton.api.v1alpha.job.stateless.svc.JobService": {
-        "CreateJob": _row(SUBMITTER, _SPEC),
+        "CreateJob": _row(SUBMITTER, _SPEC, _JOB_V1),
         **dict.fromkeys(("ReplaceJob", "PatchJob"), _row(SUBMITTER, _JOB_V1, _SPEC)),
         **dict.fromkeys(("RestartJob", "StartJob", "StopJob", "DeleteJob", "RefreshJob"), _WRITES_V1),
         **dict.fromkeys(("PauseJobWorkflow", "ResumeJobWorkflow"), _WRITES_V1),

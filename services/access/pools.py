@@ -30,9 +30,12 @@ OBJECTS_MAX = 10_000
 class Records(Protocol):
     """Blocking lookups; an object that does not exist is left out, or None."""
 
-    def pools_of_jobs(self, job_ids: Collection[JobId]) -> Mapping[JobId, str]: ...
+    def pools_of_jobs(self, job_ids: Collection[JobId]) -> Mapping[JobId, str]:
+        """Return the pools of jobs, and of deleted ones that have left volumes."""
+        ...
+
     def job_of_update(self, update_id: str) -> str | None: ...
-    def job_of_volume(self, volume_id: str) -> str | None: ...
+    def pool_of_volume(self, volume_id: str) -> str | None: ...
     def object_of_migration(self, migration_id: str) -> tuple[str, bool] | None: ...
     def pools(self) -> tuple[PoolSpec, ...]: ...
 
@@ -63,8 +66,12 @@ class PoolFinder:
         Raises InvalidArgument.
         """
         by_kind = group(named)
-        job_ids, pool_ids = await self._follow(by_kind)
-        pool_ids |= set((await self._pools_of_jobs(job_ids)).values())
+        owners, pool_ids = await self._follow(by_kind)
+        job_ids = [*by_kind[Find.JOB], *(name.rpartition("-")[0] for name in by_kind[Find.POD])]
+        pools_of_jobs = await self._pools_of_jobs([*job_ids, *owners])
+        pool_ids |= set(pools_of_jobs.values())
+        if owners - pools_of_jobs.keys():  # of a deleted job
+            pool_ids.add(CLUSTER)
         paths_of_old: set[str] = set()
         for name in by_kind[Find.SCHEDULE]:
             with suppress(NotFound):
@@ -78,17 +85,15 @@ class PoolFinder:
         found |= {path.rpartition("/")[0] or CLUSTER for text in above if (path := self._path(text))}
         return tuple(sorted(found | paths_of_old))
 
-    async def _follow(self, by_kind: Mapping[Find, set[str]]) -> tuple[list[str], set[str]]:
-        """Return the ids of jobs and of pools to which the named objects lead."""
-        job_ids = [*by_kind[Find.JOB], *(name.rpartition("-")[0] for name in by_kind[Find.POD])]
-        pool_ids: set[str] = set()
-        for find, read in ((Find.UPDATE, self._records.job_of_update), (Find.VOLUME, self._records.job_of_volume)):
-            job_ids += [await self._run(read, text) or "" for text in by_kind[find]]
+    async def _follow(self, by_kind: Mapping[Find, set[str]]) -> tuple[set[str], set[str]]:
+        """Return the ids of jobs and of pools to which the named updates, volumes and migrations lead."""
+        job_ids = {await self._run(self._records.job_of_update, text) for text in by_kind[Find.UPDATE]} - {None}
+        pool_ids = {await self._run(self._records.pool_of_volume, text) for text in by_kind[Find.VOLUME]} - {None}
         for text in by_kind[Find.MIGRATION]:
             moved = await self._run(self._records.object_of_migration, text)
             if moved is not None:
                 object_id, is_pool = moved
-                (pool_ids.add if is_pool else job_ids.append)(object_id)
+                (pool_ids if is_pool else job_ids).add(object_id)
         return job_ids, pool_ids
 
     async def paths_of_jobs(self, job_ids: Iterable[str]) -> dict[JobId, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ from peloton.api.convert_volume import VOLUME_STATE_NUMBERS
 from peloton.errors import Aborted, NotFound, Reason
 from peloton.lifecycle.host_events import volume_seen
 from peloton.lifecycle.volumes import deletion_refusal, is_claimed, last_run
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JOB_TERMINAL
 from peloton.model.pod import ON_HOST, PodRecord
 from peloton.model.volume import RetainedVolume, VolumeRecord, VolumeState
@@ -25,6 +25,7 @@ from services.storage.tables import POD, VOLUME
 from services.storage.volumes.rows import WAITED_FOR, leave, read_retained, volume_record, volumes_of
 
 VOLUMES_PER_PAGE = 1_000
+JOBS_PER_QUERY = 500
 
 
 class Volumes(Repository):
@@ -37,6 +38,16 @@ class Volumes(Repository):
     def of_instances(self, job_id: JobId, instance_ids: Sequence[int]) -> dict[int, VolumeRecord]:
         """Return the current volumes of these instances."""
         return self._db.read(lambda conn: volumes_of(conn, job_id, instance_ids)) if instance_ids else {}
+
+    @reading
+    def pools_left(self, conn: sa.Connection, job_ids: Collection[JobId]) -> dict[JobId, RespoolId]:
+        """Return the pools to which volumes of jobs belong, also of deleted jobs."""
+        wanted, found = sorted(set(job_ids)), dict[JobId, RespoolId]()
+        for begin in range(0, len(wanted), JOBS_PER_QUERY):
+            some = wanted[begin : begin + JOBS_PER_QUERY]
+            rows = conn.execute(sa.select(VOLUME.c.job_id, VOLUME.c.respool_id).where(VOLUME.c.job_id.in_(some)))
+            found.update({JobId(job_id): RespoolId(pool_id) for job_id, pool_id in rows})
+        return found
 
     def page(self, after: str = "", job_id: str = "", cluster: str | None = None) -> list[VolumeRecord]:
         """Return the next volumes by id, at most VOLUMES_PER_PAGE, including volumes that will be deleted.

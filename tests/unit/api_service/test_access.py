@@ -20,14 +20,20 @@ from peloton.api.v0.access import access_pb2, access_pb2_grpc
 from peloton.api.v0.history import history_pb2, history_pb2_grpc
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.lookup import lookup_pb2, lookup_pb2_grpc
+from peloton.api.v0.migration import migration_pb2, migration_pb2_grpc
 from peloton.api.v0.overview import overview_pb2
+from peloton.api.v0.peloton_pb2 import JobID, VolumeID
 from peloton.api.v0.short_names.job_pb2_grpc import JobManagerStub
 from peloton.api.v0.table import table_pb2, table_pb2_grpc
+from peloton.api.v0.volume.svc import volume_svc_pb2
+from peloton.api.v0.volume.svc.volume_svc_pb2_grpc import VolumeServiceStub
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2, admin_svc_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2, stateless_svc_pb2_grpc
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2, watch_svc_pb2_grpc
-from peloton.model.ids import ROOT_POOL_ID, RespoolId
+from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
+from peloton.model.migration import MigrationSpec
 from peloton.model.resources import UNLIMITED
+from peloton.model.volume import VolumeRecord, VolumeSpec
 from services.access import files, gate
 from services.access.access import Access, Authenticators, SignInPlace
 from services.access.basic import BasicUsers
@@ -38,6 +44,7 @@ from services.access.role_token import RoleToken, TokenTransport
 from services.access.tokens import Tokens
 from services.api.server import start
 from services.api.visible_problems import list_visible
+from services.storage.pods.host_pods import LaunchRow
 from services.storage.storage import Storage
 from services.tls.transport import PLAINTEXT
 from tests.simulation.pool_changes import config_of
@@ -440,3 +447,55 @@ async def test_a_user_beyond_the_quota_is_refused_with_the_numbers(cluster: Clus
     text = "user mia has created 3 jobs within a minute, which is the quota; the rule is PELOTON_QUOTA_SUBMISSIONS_PER_"
     assert answers[3][1].startswith(f"{text}MINUTE: try again in ")
     assert "OK" == (await code_of(cluster.jobs.Create(job(), metadata=cluster.of("ada"))))[0]
+
+
+@pytest.fixture
+def orphan(job: JobId, storage: Storage) -> VolumeRecord:
+    """A volume of a deleted job of /eng/maps."""
+    storage.admission.mark_pending(job, [(0, 1)], 1)
+    storage.admission.mark_ready([(job, 0, 1)])
+    row: LaunchRow = (0, 1, "h1", "agent-1", {})
+    storage.host_pods.mark_launched(job, [row], 1, "main", {0: VolumeSpec("data", 500)})
+    storage.db.write(lambda conn: [conn.exec_driver_sql(f"delete from {name}") for name in ("pod", "job")])
+    return storage.volumes.page()[0]
+
+
+async def test_volumes_of_a_deleted_job_stay_in_its_pool(
+    cluster: Cluster, orphan: VolumeRecord, storage: Storage
+) -> None:
+    """A submitter of another pool neither reads nor deletes them, nor gets their data by a job of the same id."""
+    ads = RespoolId("77777777-7777-7777-7777-777777777777")
+    storage.pools.put(ads, config_of(pool(ads, ROOT_POOL_ID, "ads", UNLIMITED)))
+    volumes: Any = VolumeServiceStub(cluster.channel)
+    services: Any = stateless_svc_pb2_grpc.JobServiceStub(cluster.channel)
+    volume_id, of_job = VolumeID(value=orphan.volume_id), JobID(value=orphan.job_id)
+    again, service = job(ads), stateless_svc_pb2.CreateJobRequest(spec=spec(1))
+    again.id.value = service.job_id.value = orphan.job_id
+    service.spec.respool_id.value = ads
+
+    def calls(name: str) -> list[Awaitable[Any]]:
+        metadata = cluster.of(name)
+        return [
+            volumes.GetVolume(volume_svc_pb2.GetVolumeRequest(id=volume_id), metadata=metadata),
+            volumes.ListVolumes(volume_svc_pb2.ListVolumesRequest(jobId=of_job), metadata=metadata),
+            volumes.DeleteVolume(volume_svc_pb2.DeleteVolumeRequest(id=volume_id), metadata=metadata),
+            cluster.jobs.Create(again, metadata=metadata),
+            services.CreateJob(service, metadata=metadata),
+        ]
+
+    refused = [await code_of(call) for call in calls("otto")]
+
+    assert [("PERMISSION_DENIED", True)] * 5 == [(code, "on pool '/eng/maps'" in text) for code, text in refused]
+    assert ["OK"] * 3 == [(await code_of(call))[0] for call in calls("mia")[:3]]
+
+
+async def test_a_migration_of_a_deleted_job_is_the_clusters(cluster: Cluster, job: JobId, storage: Storage) -> None:
+    """The record has the name of the job, whose pool is not known any more."""
+    moved = storage.migrations.request(storage.jobs.get(job), None, MigrationSpec("other", 1, 1, False))
+    storage.db.write(lambda conn: conn.exec_driver_sql("delete from job"))
+    stub: Any = migration_pb2_grpc.MigrationServiceStub(cluster.channel)
+    request = migration_pb2.QueryRequest(id=moved.migration_id)
+
+    found = [await code_of(stub.Query(request, metadata=cluster.of(name))) for name in ("otto", "mia", "ada")]
+
+    assert ["PERMISSION_DENIED", "PERMISSION_DENIED", "OK"] == [code for code, _ in found]
