@@ -28,6 +28,7 @@ from tests.unit.tidy import (
     cluster_word_faults,
     docstring_faults,
     files,
+    find,
     find_banned_calls,
     import_circles,
     import_faults,
@@ -238,7 +239,7 @@ def test_files_are_read_with_a_bound() -> None:
     """A file of a user may be a device, a pipe or a folder: one module reads them, and each exception is used."""
     paths = python_files(*PACKAGES)
     none([fault for path in paths for fault in find_unbounded_reads(path, tree_of(path))])
-    calls = [(path, node) for path in paths for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    calls = [(path, node) for path in paths for node in find(tree_of(path), ast.Call)]
     assert set(ALLOWED) <= {(path.as_posix(), name_of_read(call)) for path, call in calls}
 
 

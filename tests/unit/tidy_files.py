@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.unit.tidy import find
+
 HOME = Path("peloton/files.py")
 NOT_IN = Path("services/lab")
 """Emulated clusters read what they wrote, and files of their users by ``services/lab/shared/bounded_file.py``."""
@@ -41,8 +43,8 @@ ALLOWED = {
 def find_unbounded_reads(path: Path, tree: ast.Module) -> Iterator[str]:
     if path == HOME or path.is_relative_to(NOT_IN):
         return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (name := name_of_read(node)) and (path.as_posix(), name) not in ALLOWED:
+    for node in find(tree, ast.Call):
+        if (name := name_of_read(node)) and (path.as_posix(), name) not in ALLOWED:
             yield f"{path}:{node.lineno}: {name} reads without a bound: use peloton/files.py"
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from peloton.lifecycle.pod_machine import Actor, Event
-from tests.unit.tidy import is_migration, tree_of, walk
+from tests.unit.tidy import find, is_migration, tree_of
 
 POD_WRITES = "services/storage/pods/writes.py"
 POD_ACTORS: dict[str, set[Actor]] = {
@@ -47,10 +47,11 @@ def pod_write_faults(path: Path, tree: ast.Module) -> Iterator[str]:
     """Statements that write pods, or a table that cannot be determined here, outside of the one module for them."""
     if path.as_posix() in (POD_WRITES, "services/storage/engine.py") or is_migration(path):
         return  # the callers of the engine's ``upsert`` name its table
-    for node in walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _POD_SQL.search(node.value):
-            yield f"{path}:{node.lineno}: pods are written by {POD_WRITES}"
-        elif isinstance(node, ast.Call) and (table := _written_table(node)) and table not in other_tables():
+    for node in find(tree, ast.Constant, ast.Call):
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and _POD_SQL.search(node.value):
+                yield f"{path}:{node.lineno}: pods are written by {POD_WRITES}"
+        elif (table := _written_table(node)) and table not in other_tables():
             yield f"{path}:{node.lineno}: pods are written by {POD_WRITES}, and this may write them"
 
 
@@ -71,8 +72,8 @@ def _written_table(call: ast.Call) -> str:
 
 def events_caused(path: Path, tree: ast.Module) -> Iterator[tuple[int, Event]]:
     """Line and event of every mention of an event of the pod machine."""
-    for node in walk(tree):
-        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "Event" and node.attr in _EVENTS:
+    for node in find(tree, ast.Attribute):
+        if getattr(node.value, "id", "") == "Event" and node.attr in _EVENTS:
             yield node.lineno, Event[node.attr]
 
 

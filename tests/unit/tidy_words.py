@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.unit.tidy import walk
+from tests.unit.tidy import find
 
 FUNCTION_WORDS = re.compile(
     r"""(?ix)
@@ -101,10 +101,8 @@ def prose_faults(path: Path, text: str) -> Iterator[str]:
 
 def docstrings_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of each docstring, of constants and fields as well."""
-    for node in walk(tree):
-        body = getattr(node, "body", None)
-        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) or not body:
-            continue
+    for node in find(tree, ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef):
+        body = node.body
         is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         for at, statement in enumerate(body[:1] if is_function else body):
             is_first = at == 0
@@ -116,8 +114,8 @@ def docstrings_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def participles_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and name of each function that begins with a participle. Properties are values, and tests sentences."""
-    for node in walk(tree):
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.name.startswith("test_"):
+    for node in find(tree, ast.FunctionDef, ast.AsyncFunctionDef):
+        if node.name.startswith("test_"):
             continue
         first = node.name.strip("_").partition("_")[0]
         is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)

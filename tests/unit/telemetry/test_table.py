@@ -21,7 +21,8 @@ CREATES = re.compile(r"\.create_(?:observable_)?(?:up_down_)?(?:counter|gauge|hi
 def list_made() -> Iterator[tuple[str, Kind]]:
     """Yield the instruments that the code makes, each with its kind."""
     for path in SERVICES.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if any(f"{maker}(" in text for maker in MAKERS) else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MAKERS and node.args:
                 name = node.args[0]
                 if isinstance(name, ast.Constant) and str(name.value).startswith("peloton."):
