@@ -88,6 +88,7 @@ kubernetes: $(VENV)/dev.stamp ## build a real Kubernetes control plane for the t
 	@$(BIN)/python -m tests.kubernetes.build $(if $(UNTIL),--until $(UNTIL))
 	@$(BIN)/python -m tests.kubernetes.kubelet_parts $(if $(UNTIL),--until $(UNTIL))
 	@$(BIN)/python -m tests.kubernetes.chart $(if $(UNTIL),--until $(UNTIL))
+	@$(BIN)/python -m tests.kubernetes.owner_parts $(if $(UNTIL),--until $(UNTIL))
 
 manifests: kubernetes ## render deploy/kubernetes from the Helm chart in deploy/helm
 	@$(BIN)/python -m tests.kubernetes.chart render

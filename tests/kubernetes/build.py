@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import IO
 
 SOURCES = Path(__file__).parent / "parts"
-PLANE, KUBELET, HELM = "kube", "kubelet", "helm"
-_PACKAGES = {PLANE: ".", KUBELET: "./kubelet", HELM: "helm.sh/helm/v3/cmd/helm"}
-_FOLDERS = {PLANE: SOURCES, KUBELET: SOURCES, HELM: SOURCES.parent / "helm"}
-_MAINS = {PLANE: ["main.go"], KUBELET: ["kubelet/main.go"], HELM: []}
+PLANE, KUBELET, HELM, JOBSET = "kube", "kubelet", "helm", "jobset"
+_PACKAGES = {PLANE: ".", KUBELET: "./kubelet", HELM: "helm.sh/helm/v3/cmd/helm", JOBSET: "sigs.k8s.io/jobset"}
+_FOLDERS = {PLANE: SOURCES, KUBELET: SOURCES, HELM: SOURCES.parent / "helm", JOBSET: SOURCES.parent / "jobset"}
+_MAINS = {PLANE: ["main.go"], KUBELET: ["kubelet/main.go"], HELM: [], JOBSET: []}
 PROGRESS_S = 15.0
 """Seconds between lines that report the progress of a build. Two idle cores take five minutes for the control plane."""
 POLL_S = 0.5
@@ -68,6 +68,8 @@ def kubernetes_version() -> str:
 
 def _variables(name: str) -> dict[str, str]:
     """Return the variables that the linker sets: the versions that the program reports and assumes."""
+    if name == JOBSET:
+        return {}
     version = kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".")
     if name == HELM:
