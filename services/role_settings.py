@@ -183,5 +183,6 @@ def read_kubernetes_settings(settings: Settings) -> KubernetesSettings:
         default_image=settings.kubernetes_default_image,
         ports=read_ports(settings.kubernetes_ports),
         admission_timeout_s=settings.kubernetes_admission_timeout_s,
+        gang_services=settings.kubernetes_gang_services,
         volumes=settings.kubernetes_volumes,
     )

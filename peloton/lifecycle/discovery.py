@@ -24,6 +24,8 @@ PEER_PORT = "gang"
 """The dynamic port at which peers reach a pod; a pod without one of that name is reached at its first."""
 LABEL = "peloton.gang"
 """The label by which pods ask for the variables of frameworks."""
+JOB, INSTANCE = "{job}", "{instance}"
+"""The id of its job, and its own one, in the address of a host whose pods have addresses of their own."""
 
 
 class Convention(StrEnum):
@@ -51,6 +53,11 @@ def conventions_in(text: str) -> frozenset[Convention]:
 def choose_port(ports: Mapping[str, int]) -> int:
     """Return the port at which peers reach a pod with these dynamic ports, 0 without any."""
     return ports.get(PEER_PORT) or next(iter(ports.values()), 0)
+
+
+def pod_address(address: str, job_id: str, instance_id: int) -> str:
+    """Return the address of a pod on the host with this address."""
+    return address.replace(JOB, job_id).replace(INSTANCE, str(instance_id))
 
 
 def endpoint(address: str, port: int) -> str:

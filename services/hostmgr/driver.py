@@ -61,6 +61,9 @@ class Capabilities:
     volumes."""
     settles_s: float = 0.0
     """Seconds after the start of a session within which hosts that the cluster knew before may register again."""
+    gang_address: str = ""
+    """The address of a pod of a gang, with JOB and INSTANCE of ``lifecycle.discovery`` for its own; empty: it is that
+    of its host."""
     images: ImagePrefetcher | None = None
     """Prefetcher of images on the hosts of the cluster."""
     list_ended: Callable[[], Sequence[PodStatus]] | None = None

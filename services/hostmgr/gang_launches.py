@@ -17,6 +17,7 @@ from peloton.lifecycle.discovery import (
     choose_port,
     conventions_in,
     extra_variables,
+    pod_address,
 )
 from peloton.model.host import PlacedPod, Placement
 from peloton.model.job import JobRecord
@@ -50,7 +51,7 @@ class GangLaunches:
         if job.gang_size == 1 or not taken:
             return {}
         pods = {pod.instance_id: (p.hostname, pod) for p in placements for pod in p.pods if pod.instance_id in taken}
-        peers = {instance: self._peer(host, pod, templates[instance]) for instance, (host, pod) in pods.items()}
+        peers = {each: self._peer(job, host, pod, templates[each]) for each, (host, pod) in pods.items()}
         asked = {instance: _conventions(templates[instance]) for instance in pods}
         ranks, bounds = range(job.gang_size), Bounds.of(job)
         found: dict[int, dict[str, str]] = {}
@@ -64,9 +65,10 @@ class GangLaunches:
             found |= {instance: of_extra(peers[instance], asked=asked[instance]) for instance in extras}
         return {instance: (*(self._always | own).items(),) for instance, own in found.items()}
 
-    def _peer(self, hostname: str, pod: PlacedPod, template: PodTemplate) -> Peer:
+    def _peer(self, job: JobRecord, hostname: str, pod: PlacedPod, template: PodTemplate) -> Peer:
         port = choose_port(template.ports(pod.ports))
-        return Peer(hostname, self._addresses.of(hostname), port, template.resources.gpu_milli > 0)
+        address = pod_address(self._addresses.of(hostname), job.job_id, pod.instance_id)
+        return Peer(hostname, address, port, template.resources.gpu_milli > 0)
 
 
 def _conventions(template: PodTemplate) -> frozenset[Convention]:

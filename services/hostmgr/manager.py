@@ -118,7 +118,7 @@ class HostManagerCore:
         self._placement = PlacementController(settings.cluster, self.cache, driver, self._reserver, preferred)
         self.place_pods, self.count_domains = self._placement.place_pods, self._placement.count_domains
         self._claims = HostnameClaims(storage.hosts, settings.cluster)
-        self._addresses = HostAddresses(storage.hosts, settings.cluster)
+        self._addresses = HostAddresses(storage.hosts, settings.cluster, driver.capabilities.gang_address)
         in_flight = InFlight[PodId]()
         self._reconciler = Reconciler(partial(storage.host_pods.on_hosts, settings.cluster), in_flight)
         self._reconciling = ReconcileSchedule(driver.capabilities.settles_s)

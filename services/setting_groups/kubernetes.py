@@ -61,6 +61,12 @@ class KubernetesSettings:
         "hostmgr",
         "whether objects of kind ResourcePool in the cluster make [pools](kubernetes/pools-as-objects.md)",
     )
+    kubernetes_gang_services: bool = setting(
+        False,
+        "hostmgr",
+        "whether Peloton makes a headless Service for each gang, and members reach each other by "
+        "[DNS names](kubernetes/learning.md) instead of addresses of nodes; it needs DNS in the cluster",
+    )
     kubernetes_priority_class: str = setting(
         "peloton",
         "hostmgr",

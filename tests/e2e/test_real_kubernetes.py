@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.gang import gang_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from services.lab.local.own_kubernetes import OwnKubernetes
@@ -60,6 +61,13 @@ def _hosts(cluster: Cluster, job: str) -> Counter[str]:
     return Counter(task.runtime.host for task in cluster.tasks(job).values())
 
 
+def _names(client: Client, job: str) -> set[str]:
+    """Return the names that DNS gives the members of a gang."""
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+    found = client.ask("GET", f"{path}?labelSelector=kubernetes.io%2Fservice-name%3Dgang-{job}").json()["items"]
+    return {each.get("hostname", "") for one in found for each in one["endpoints"]}
+
+
 def test_a_batch_job(cluster: Cluster, pool: str) -> None:
     """Instances end as their commands say, failed ones are tried again, and an override holds for one."""
     job = cluster.submit(
@@ -74,12 +82,17 @@ def test_a_batch_job(cluster: Cluster, pool: str) -> None:
     assert (2, 3) == (cluster.run_ids(job)[4], cluster.task(job, 4).runtime.terminationStatus.exit_code)
 
 
-def test_a_gang(cluster: Cluster, pool: str) -> None:
-    """A member on each node, all at once; a stop ends all of them."""
+def test_a_gang(cluster: Cluster, pool: str, kubernetes: Path) -> None:
+    """A member on each node, all at once, and a DNS name for each; a stop ends all of them."""
     config = shell(SLEEP, cpu=3)
     job = cluster.submit(pool, instanceCount=3, defaultConfig=config, sla={"minimumRunningInstances": 3})
     cluster.wait(lambda: cluster.counts(job) == {"RUNNING": 3}, "the gang running")
     assert dict.fromkeys(NODES, 1) == _hosts(cluster, job)
+    gang = cluster.client.gangs.GetGang(gang_pb2.GetGangRequest(jobId=peloton_pb2.JobID(value=job)))
+    named = {member.address.partition(".")[0] for member in gang.members}
+    with Client(login_of(kubernetes)) as client:
+        cluster.wait(lambda: _names(client, job) == named, "endpoints of the Service with the names of the members")
+    assert [f"instance-{i}.gang-{job}.{NAMESPACE}.svc" for i in range(3)] == [each.address for each in gang.members]
 
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
 

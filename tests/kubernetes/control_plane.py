@@ -33,7 +33,7 @@ SYSTEM_NAMESPACES = ("default", "kube-system", "kube-node-lease")
 """Namespaces that an apiserver creates itself, a moment after it reports that it is ready."""
 CONTROLLERS = (
     *("node-lifecycle", "taint-eviction", "pod-garbage-collector", "garbage-collector", "namespace"),
-    *("disruption", "resourcequota", "job", "deployment", "replicaset", "statefulset"),
+    *("disruption", "resourcequota", "job", "deployment", "replicaset", "statefulset", "endpointslice"),
 )
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1",

@@ -64,6 +64,7 @@ class FakeKubelets:
         self._due: list[tuple[float, int, str]] = []  # when the containers of a uid end
         self._seen: queue.SimpleQueue[Json | None] = queue.SimpleQueue()
         self._order = count()
+        self._addresses = count(1)
         self._closed = threading.Event()
         self._watch: Watch | None = None
         self._threads = [
@@ -212,7 +213,8 @@ class FakeKubelets:
         statuses = [_container(container, running, ready=True) for container in pod["spec"]["containers"]]
         ready = [{"type": name, "status": "True"} for name in ("Initialized", "ContainersReady", "Ready")]
         status = {"phase": "Running", "startTime": _now(), "containerStatuses": statuses, "conditions": ready}
-        self._patch(pod, {**status, "hostIP": "127.0.0.1", "podIP": "127.0.0.1"})
+        number = next(self._addresses)  # a Service takes no pod with a loopback address
+        self._patch(pod, {**status, "hostIP": "127.0.0.1", "podIP": f"10.9.{number >> 8 & 255}.{number & 255}"})
         if (seconds := max(_life(container)[0] for container in pod["spec"]["containers"])) < float("inf"):
             heapq.heappush(self._due, (time.monotonic() + seconds, next(self._order), uid))
 

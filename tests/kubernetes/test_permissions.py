@@ -25,8 +25,9 @@ from services.hostmgr.kubernetes.nodes.use import NodeUse
 from services.hostmgr.kubernetes.output.command_sessions import CommandSessions
 from services.hostmgr.kubernetes.output.logs import PodLogs
 from services.hostmgr.kubernetes.permissions import PERMISSIONS
-from services.hostmgr.kubernetes.pods import pod_secrets
+from services.hostmgr.kubernetes.pods import gang_services, pod_secrets
 from services.hostmgr.kubernetes.pods.disruption_budgets import DisruptionBudgets
+from services.hostmgr.kubernetes.pods.gang_services import GangServices
 from services.hostmgr.kubernetes.pods.missing_folders import MissingFolders
 from services.hostmgr.kubernetes.pods.pod_cache import OwnPod
 from services.hostmgr.kubernetes.pods.pod_secrets import PodSecrets
@@ -89,13 +90,17 @@ def _use_rarer(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let parts of a driver send what needs kubelets, volumes, or minutes."""
     monkeypatch.setattr(pod_secrets, "SWEEP_S", 0.0)
     monkeypatch.setattr(pod_secrets, "UNUSED_S", 0.0)
-    settings = KubernetesSettings(str(kubeconfig), cluster="rarer", namespace="rarer")
+    monkeypatch.setattr(gang_services, "UNUSED_S", 0.0)
+    settings = KubernetesSettings(str(kubeconfig), cluster="rarer", namespace="rarer", gang_services=True)
     job = JobId("00000000-0000-4000-8000-000000000001")
     labels = {"peloton.io/cluster": "rarer", "peloton.io/secret": "1", "peloton.io/job": job}
     with Client(login_of(kubeconfig)) as client:
         assert 201 == client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "rarer"}}).status
         secret = {"metadata": {"name": "old", "labels": labels}}
         assert 201 == client.ask("POST", "/api/v1/namespaces/rarer/secrets", secret).status
+        gang = {"metadata": {"name": "old", "labels": {**labels, "peloton.io/gang": "true"}}}
+        gang["spec"] = {"clusterIP": "None"}
+        assert 201 == client.ask("POST", "/api/v1/namespaces/rarer/services", gang).status
     api = ApiServer(read_access(str(kubeconfig)))
     try:
         budgets = DisruptionBudgets(api, settings)
@@ -103,6 +108,7 @@ def _use_rarer(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             budgets.set(minimums)
         secrets = PodSecrets(api, settings, lambda: SecretUse(set(), set(), set()), Preparation(api, settings))
         secrets.run_periodic()
+        GangServices(api, settings, set, Preparation(api, settings)).run_periodic()
         missing = MissingFolders(api, settings, cast(ClusterView, None), list[Any]().append)
         assert "" == missing._why_missing(cast(OwnPod, SimpleNamespace(uid="1", name="x")), "x")
         with pytest.raises(OSError, match="404"):  # the plane has no metrics-server

@@ -18,8 +18,9 @@ class HostAddresses:
     """Addresses of the hosts of one cluster, of which changes are stored. A new leader knows those of its predecessor:
     offers may arrive before the list of hosts. Any thread may read."""
 
-    def __init__(self, stored: StoredAddresses, cluster: str) -> None:
-        self._stored, self._cluster = stored, cluster
+    def __init__(self, stored: StoredAddresses, cluster: str, of_pods: str = "") -> None:
+        """``of_pods``: the address of pods that have their own, instead of those of hosts."""
+        self._stored, self._cluster, self._of_pods = stored, cluster, of_pods
         self._known: dict[str, str] = {}
 
     def load(self) -> None:
@@ -27,7 +28,7 @@ class HostAddresses:
 
     def set(self, hosts: Sequence[RegisteredHost]) -> None:
         """Store the addresses that are not stored yet. The names of the hosts have been claimed. For one thread."""
-        now = {str(host.hostname): host.ip or host.hostname for host in hosts}
+        now = {str(host.hostname): self._of_pods or host.ip or host.hostname for host in hosts}
         if changed := {name: address for name, address in now.items() if self._known.get(name) != address}:
             self._stored.set_addresses(self._cluster, changed)
         self._known = now

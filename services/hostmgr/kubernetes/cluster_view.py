@@ -24,6 +24,7 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 
 log = logging.getLogger(__name__)
 
+_JOB = "peloton.io/job"
 JOB_ID_LENGTH = 36
 """Length of the job id with which the name of a pod starts."""
 
@@ -70,7 +71,7 @@ class ClusterView:
         return (
             meta.get("namespace") == self._settings.namespace
             and labels.get("peloton.io/cluster") == self._settings.cluster
-            and "peloton.io/job" in labels
+            and _JOB in labels
         )
 
     # Pods.
@@ -81,6 +82,14 @@ class ClusterView:
             jobs = {name[:JOB_ID_LENGTH] for name in self.posting}
             seen, self._secrets_seen = self._secrets_seen, set()
         return SecretUse({name for pod in pods for name in _secrets_of(pod)}, seen, jobs)
+
+    def gangs_in_use(self) -> set[str]:
+        """Return the jobs whose live pods have a name in the Service of their gang, and those whose pods are being
+        created."""
+        with self.lock:
+            live = [own.pod for own in self.cache.pods.values() if own.pod and not own.has_ended]
+            posting = {name[:JOB_ID_LENGTH] for name in self.posting}
+        return posting | {pod["metadata"]["labels"][_JOB] for pod in live if "subdomain" in pod["spec"]}
 
     def pods_replaced(self, pods: Sequence[Json]) -> None:
         with self.lock:

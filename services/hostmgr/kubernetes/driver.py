@@ -42,6 +42,7 @@ from services.hostmgr.kubernetes.output.logs import PodLogs
 from services.hostmgr.kubernetes.pods.creation import Creation
 from services.hostmgr.kubernetes.pods.deletions import Deletions
 from services.hostmgr.kubernetes.pods.disruption_budgets import DisruptionBudgets
+from services.hostmgr.kubernetes.pods.gang_services import GangServices, address_pattern
 from services.hostmgr.kubernetes.pods.image_pods import ImagePods
 from services.hostmgr.kubernetes.pods.missing_folders import MissingFolders
 from services.hostmgr.kubernetes.pods.pod_secrets import PodSecrets
@@ -85,6 +86,7 @@ class KubernetesDriver:
         self._creation = Creation(settings, self.view, self._deletions, self._preparation, self._folders, self._publish)
         self.images = ImagePods(self.api, settings)
         self._secrets = PodSecrets(self.api, settings, self.view.secrets_in_use, self._preparation)
+        self._gangs = GangServices(self.api, settings, self.view.gangs_in_use, self._preparation)
         self._cordons = Cordons(self.api)
         self._budgets = DisruptionBudgets(self.api, settings)
         self._session = Session(self.api, settings.namespace, settings.cluster, lambda holder: self._wake())
@@ -109,6 +111,7 @@ class KubernetesDriver:
             measures_use=True,
             serves_files=True,
             has_disruption_budgets=True,
+            gang_address=address_pattern(settings.namespace) if settings.gang_services else "",
             images=self.images,
             keeps_volumes=bool(settings.volumes),
         )
@@ -269,7 +272,8 @@ class KubernetesDriver:
             return [(pod.pod_id, OVER) for each in launches for pod in each.pods]
         try:
             launches, failed = self._secrets.make(launches)
-            return failed + self._creation.launch(launches)
+            launches, lonely = self._gangs.make(launches)
+            return failed + lonely + self._creation.launch(launches)
         finally:
             self._wake()  # the remaining free resources are offered again
 
@@ -346,6 +350,7 @@ class KubernetesDriver:
         self._check()
         self._deletions.run_periodic()
         self._secrets.run_periodic()
+        self._gangs.run_periodic()
         self._folders.run_periodic()
         self._missing.run_periodic()
         self.images.run_periodic()

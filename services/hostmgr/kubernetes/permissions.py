@@ -39,6 +39,7 @@ PERMISSIONS = (
     Permission("pods/log", ("get",), "logs of jobs", is_namespaced=True, is_needed=False),
     Permission("pods/exec", ("create", "get"), "commands in pods", is_namespaced=True, is_needed=False),
     Permission("secrets", ("create", "list", "delete"), "secrets of jobs", is_namespaced=True, is_needed=False),
+    Permission("services", ("create", "list", "delete"), "DNS names of gangs", is_namespaced=True, is_needed=False),
     Permission("events", ("list",), "folders of volumes that are gone", is_namespaced=True, is_needed=False),
     Permission(
         "leases",

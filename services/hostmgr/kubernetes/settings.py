@@ -39,6 +39,7 @@ class KubernetesSettings:
     default_image: str = "busybox:stable"  # of pods without an image
     ports: Ports = ((25_000, 29_999),)  # of hosts, for dynamic ports of pods
     admission_timeout_s: float = 300.0  # seconds in which an admitted pod is scheduled, or is put back
+    gang_services: bool = False  # gangs have a Service, and their pods DNS names
     volumes: str = ""  # folder of each node for its volumes; empty: nodes keep none
 
     def __post_init__(self) -> None:

@@ -52,6 +52,7 @@ NAMESPACES = Resource("namespaces", "Namespace", namespaced=False, short_names=(
 CONFIG_MAPS = Resource("configmaps", "ConfigMap", short_names=("cm",))
 SECRETS = Resource("secrets", "Secret")
 SERVICE_ACCOUNTS = Resource("serviceaccounts", "ServiceAccount", short_names=("sa",))
+SERVICES = Resource("services", "Service", short_names=("svc",))
 EVENTS = Resource("events", "Event", short_names=("ev",))
 QUOTAS = Resource("resourcequotas", "ResourceQuota", short_names=("quota",))
 LEASES = Resource("leases", "Lease", "coordination.k8s.io")
@@ -64,8 +65,8 @@ DEPLOYMENTS = Resource(
 )
 JOBS = Resource("jobs", "Job", "batch", subresources=("status",), has_generation=True)
 RESOURCES: tuple[Resource, ...] = (
-    NAMESPACES, NODES, PODS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS, QUOTAS, LEASES, PRIORITY_CLASSES, BUDGETS,
-    DEPLOYMENTS, JOBS,
+    NAMESPACES, NODES, PODS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, SERVICES, EVENTS, QUOTAS, LEASES, PRIORITY_CLASSES,
+    BUDGETS, DEPLOYMENTS, JOBS,
 )  # fmt: skip
 BY_PLURAL: Mapping[str, Resource] = MappingProxyType({resource.plural: resource for resource in RESOURCES})
 

@@ -44,6 +44,7 @@ class OwnKubernetes:
             "PELOTON_CLUSTER": self.cluster,
             "PELOTON_KUBERNETES": str(self.kubeconfig),
             "PELOTON_KUBERNETES_CONTEXT": self.context,
+            "PELOTON_KUBERNETES_GANG_SERVICES": "true",
             "PELOTON_PREFETCH_URL": "",
         }
 

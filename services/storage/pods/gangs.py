@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from peloton.api.convert import POD_STATES
-from peloton.lifecycle.discovery import NOWHERE, Bounds, GangPod, GangView, Peer, view_gang
+from peloton.lifecycle.discovery import NOWHERE, Bounds, GangPod, GangView, Peer, pod_address, view_gang
 from peloton.lifecycle.gang import Member
 from peloton.lifecycle.gang_fate import SharedFate, decide_fate, fate, is_affected
 from peloton.model.job import JobRecord, JobType
@@ -45,23 +45,24 @@ def read_gang(conn: sa.Connection, job: JobRecord, count_max: int) -> GangView:
     """Return the gang and the extras on hosts, at most ``count_max`` pods."""
     there = sa.or_(POD.c.instance_id < job.gang_size, POD.c.state.in_(ON_HOST_NUMBERS))
     query = _GANG_PODS.where(POD.c.job_id == job.job_id, there).order_by(POD.c.instance_id).limit(count_max + 1)
-    return view_gang(Bounds.of(job), map(_gang_pod, conn.execute(query)), count_max)
+    return view_gang(Bounds.of(job), (_gang_pod(job, row) for row in conn.execute(query)), count_max)
 
 
 def read_lead(conn: sa.Connection, job: JobRecord) -> tuple[int, Peer]:
     """Return the generation of the gang, and its coordinator, which is NOWHERE while it is on no host."""
     newest = sa.select(sa.func.max(POD.c.run_id)).where(within(conn, Span(job.job_id, 0, job.gang_size)))
     first = conn.execute(_GANG_PODS.where(POD.c.job_id == job.job_id, POD.c.instance_id == 0)).one_or_none()
-    pod = None if first is None else _gang_pod(first)
+    pod = None if first is None else _gang_pod(job, first)
     return conn.execute(newest).scalar() or 0, pod.peer if pod and pod.hostname else NOWHERE
 
 
-def _gang_pod(row: sa.Row[Any]) -> GangPod:
+def _gang_pod(job: JobRecord, row: sa.Row[Any]) -> GangPod:
     state = POD_STATES[row.state]
     pod = GangPod(row.instance_id, row.run_id, state, bool(row.leaves))
     if state not in ON_HOST:
         return pod
-    return replace(pod, hostname=row.host, address=row.address or "", ports=json.loads(row.ports or "{}"))
+    address = pod_address(row.address or "", job.job_id, row.instance_id)
+    return replace(pod, hostname=row.host, address=address, ports=json.loads(row.ports or "{}"))
 
 
 def find_shared_fate(conn: sa.Connection, job: JobRecord, allowed: int) -> SharedFate | None:

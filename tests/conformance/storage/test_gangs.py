@@ -85,6 +85,21 @@ def test_the_view_of_a_gang(storage: Storage) -> None:
     assert {"h0": "10.0.0.1", "h1": ""} == storage.hosts.addresses("west")
 
 
+def test_members_with_addresses_of_their_own(storage: Storage) -> None:
+    """Addresses are made of the job and the instance, in the view and in the lead alike."""
+    job_id = a_gang(storage, count=3)
+    job = storage.jobs.get(job_id)
+    assert job is not None
+    storage.hosts.claim("west", ["h0"])
+    storage.hosts.set_addresses("west", {"h0": "{instance}.{job}.svc"})
+
+    storage.host_pods.mark_launched(job_id, [(i, 1, "h0", "agent", {"gang": 31_000}) for i in range(3)], NOW)
+
+    names = [f"{instance}.{job_id}.svc" for instance in range(3)]
+    assert names == [one.address for one in storage.pods.gang_view(job, 10).pods]
+    assert (1, Peer("h0", names[0], 31_000)) == storage.pods.gang_lead(job)
+
+
 def test_a_lost_member_makes_another_generation(storage: Storage) -> None:
     """The others leave while the lost member waits, so none is live; the next launch is of the next generation."""
     job_id = a_gang(storage, count=3)

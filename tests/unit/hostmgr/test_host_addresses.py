@@ -41,6 +41,16 @@ def test_addresses_that_changed_are_stored() -> None:
     assert [{"b": "10.0.0.2"}, {"a": "10.0.0.3"}, {"b": "10.0.0.2"}] == table.writes
 
 
+def test_pods_with_addresses_of_their_own_are_reached_by_them() -> None:
+    """The pattern of these addresses takes the place of the addresses of all hosts, the stored ones too."""
+    table = Table(a="10.0.0.1")
+    addresses = HostAddresses(table, "west", "{instance}.{job}.svc")
+    addresses.load()
+    addresses.set(hosts(a="10.0.0.1"))
+
+    assert ("{instance}.{job}.svc", [{"a": "{instance}.{job}.svc"}]) == (addresses.of("a"), table.writes)
+
+
 def test_a_host_without_an_address_is_reached_by_its_name() -> None:
     """A host that is not registered has no address, except a stored one before the first list of hosts."""
     addresses = HostAddresses(Table(c="10.0.0.3"), "west")

@@ -17,6 +17,7 @@ from peloton.model.host_pool import AT_PAR, Factors
 from services.hostmgr.driver import PodLaunch, PodTemplate
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pods.containers import Asked, ContainerManifest, slug
+from services.hostmgr.kubernetes.pods.gang_services import has_service, host_label, service_name
 from services.hostmgr.kubernetes.pods.statuses import REVOCABLE_CPU
 from services.hostmgr.kubernetes.pods.volumes import VOLUME, PodVolumes, folder_volume
 from services.hostmgr.kubernetes.settings import LABEL_KEY, LABEL_VALUE, KubernetesSettings
@@ -54,6 +55,7 @@ class PodManifest:
         spec = _pod_spec(config, settings)
         if pulls := dict.fromkeys(_image_secrets(config, volumes)):
             spec["imagePullSecrets"] = [{"name": name} for name in pulls]
+        self._has_service = has_service(template, settings)
         self._volumes = [orjson.Fragment(orjson.dumps(volume)) for volume in volumes.all]
         self._volumes_root = settings.volumes
         self._spec = {key: orjson.Fragment(orjson.dumps(value)) for key, value in spec.items()}
@@ -81,6 +83,8 @@ class PodManifest:
             "nodeName": node,
             "containers": [container.body(variables, allocated, pod.variables) for container in self._containers],
         }
+        if self._has_service:
+            spec |= {"hostname": host_label(instance), "subdomain": service_name(self._job_id)}
         if self._init_containers:
             spec["initContainers"] = [
                 container.body(variables, allocated, pod.variables) for container in self._init_containers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -352,6 +353,21 @@ def test_several_containers_take_what_was_placed() -> None:
 
     assert Resources(2_000, 150) == made.resources == statuses.sum_occupied(manifest(SEVERAL, (31_000, 31_001)))
     assert [("http", "PORT"), ("admin", "ADMIN")] == made.dynamic_ports
+
+
+@pytest.mark.parametrize(("gang_size", "is_on", "has_name"), [(2, True, True), (2, False, False), (1, True, False)])
+def test_pods_of_a_gang_have_names_in_its_service(gang_size: int, is_on: bool, has_name: bool) -> None:
+    """A name of the configuration, which all pods of the job would share, gives way to it."""
+    job = job_pb2.JobConfig(name="train", type=job_pb2.BATCH, instanceCount=4)
+    job.sla.minimumRunningInstances = gang_size
+    task = ParseDict({"container": {"type": "MESOS", "hostname": "own"}}, task_pb2.TaskConfig())
+    made = PodManifest(
+        PodTemplate(new_job_record(JOB, job, 1), "/eng", task), replace(SETTINGS, gang_services=is_on)
+    ).body(PodLaunch(PodId(JOB, 3, 2), PodTemplate(new_job_record(JOB, job, 1), "/eng", task), ()), "node-1")
+    spec = orjson.loads(made)["spec"]
+
+    expected = ("instance-3", f"gang-{JOB}") if has_name else ("own", None)
+    assert expected == (spec["hostname"], spec.get("subdomain"))
 
 
 def test_labels() -> None:
