@@ -1,7 +1,7 @@
 """``peloton job create --template``: job files for learning, whose lines say which option sets them.
 
 A template is the file ``examples/learning/templates/NAME.yaml``. A line ``key: value  # --option`` takes its value from
-the option. What is created is what ``--print`` writes.
+the option, ``# key: value  # --option`` stands only with it. What is created is what ``--print`` writes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from cli.examples import EXAMPLES
 from cli.params import CountType, Function, together
 
 FOLDER = EXAMPLES / "learning" / "templates"
-OPTIONS = ["name", "count", "min-count", "cpus", "memory", "gpus", "python", "program", "checkpoints"]
+OPTIONS = ["name", "count", "min-count", "cpus", "memory", "gpus", "image", "python", "program", "checkpoints"]
 """The options that set lines, by their names without dashes."""
 NEEDED = "program"
 """The option without which no job is created from a template: the value in the file stands for a place of yours."""
+IMAGE = "image"
+"""The option whose value is part of its line, in the place of its name in capitals."""
 GANG_MIN = 2
-_LINE = re.compile(r"(?P<key>\s*\w+: )(?P<value>.*?)(?P<mark>  # --(?P<option>[\w-]+))$")
+_LINE = re.compile(r"(?P<key>\s*(?:# )?\w+: )(?P<value>.*?)(?P<mark>  # --(?P<option>[\w-]+))$")
 
 
 def template_names() -> list[str]:
@@ -60,6 +62,7 @@ def template_options(function: Function) -> Function:
         changing("cpus", amount, "CPUs of each pod."),
         changing("memory", CountType(1), "MiB of memory of each pod.", metavar="MIB"),
         changing("gpus", amount, "GPUs of each pod."),
+        changing("image", str, "the image of its containers, which Kubernetes needs.", metavar="IMAGE"),
         changing("python", str, "the interpreter that has the framework.", metavar="PATH"),
         changing("program", str, "the program and its arguments.", metavar="TEXT"),
         changing("checkpoints", str, "a folder of all hosts.", metavar="PATH"),
@@ -105,7 +108,9 @@ def fill(template: str, changes: Mapping[str, Any]) -> str:
             return line
         value = changes[match["option"]]
         shown = f"{value:g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-        return f"{match['key']}{shown}{match['mark']}"
+        if match["option"] == IMAGE:
+            shown = match["value"].replace(IMAGE.upper(), shown)
+        return f"{match['key'].replace('# ', '')}{shown}{match['mark']}"
 
     filled = "\n".join(map(set_value, text.splitlines())) + "\n"
     _check_counts(template, filled)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from cli.job.templates import FOLDER, OPTIONS, template_names
+from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -52,7 +53,17 @@ def test_each_option_sets_its_line(name: str, run: Run) -> None:
     variables = {one.name: one.value for one in config.defaultConfig.command.environment.variables}
     assert (program, "/v/py") == (variables["PROGRAM"], variables["PYTHON"])
     assert (6 if name in FIXED else 2) == config.sla.minimumRunningInstances
+    assert not config.defaultConfig.HasField("container")
     assert printed.stdout.count("#") == (FOLDER / f"{name}.yaml").read_text().count("#") + 1
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_an_image_is_that_of_the_pods(name: str, run: Run) -> None:
+    """Mesos runs it without a Docker engine, and Kubernetes as any other."""
+    printed = run("job", "create", "--template", name, "--print", "--image", "registry/jax:1")
+
+    container = config_of(printed.stdout).defaultConfig.container
+    assert (mesos_pb2.ContainerInfo.MESOS, "registry/jax:1") == (container.type, container.mesos.image.docker.name)
 
 
 def test_a_job_is_created_from_a_template(run: Run, api: FakeApi) -> None:

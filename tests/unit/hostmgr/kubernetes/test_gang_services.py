@@ -130,7 +130,7 @@ def test_members_without_their_service_are_not_launched(services: GangServices, 
 
 
 def test_a_service_goes_some_time_after_the_last_pod(services: GangServices, world: World) -> None:
-    """The Service stays while pods are live, and after a launch whose pods are not seen yet; the next launch makes it."""
+    """The Service stays while pods are live, and after a launch whose pods are not seen yet, and returns."""
     services.make([launch(GANG)])
     world.live = {GANG}
     pass_time(services, world, UNUSED_S)
