@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,15 @@ class Component:
     @property
     def refused(self) -> list[str]:
         """Return the licences of the package that are not allowed; of alternatives one must be allowed."""
-        from license_expression import get_spdx_licensing
+        return find_refused(load_licences().parse(self.licence)) if self.licence else ["none named"]
 
-        return find_refused(get_spdx_licensing().parse(self.licence)) if self.licence else ["none named"]
+
+@cache
+def load_licences() -> Any:
+    """Return what parses expressions of SPDX; it reads the list of licences."""
+    from license_expression import get_spdx_licensing
+
+    return get_spdx_licensing()
 
 
 def find_refused(expression: Any) -> list[str]:

@@ -420,7 +420,7 @@ def test_the_code_is_exchanged_with_its_verifier() -> None:
         def log_message(self, format: str, *args: Any) -> None: ...
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         client = OidcClient(f"http://127.0.0.1:{server.server_port}", "peloton", "secret")

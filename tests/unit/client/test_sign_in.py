@@ -31,6 +31,7 @@ from peloton.client.sign_in import (
 from peloton.client.token_files import credentials_file, read_sign_in, sign_in_file, store_token, write_sign_in
 from peloton.errors import InvalidArgument, Unauthenticated, Unavailable
 from peloton.issuer import Issuer, Refused, Tokens, claims_of, discover
+from tests.doubles.renewal import renew_together
 from tests.issuer import DEVICE_GRANT, StandIn, browse, serve_issuer
 from tests.present import require
 from tests.unit.cli.fake_api import FakeApi
@@ -188,18 +189,13 @@ def test_a_token_is_renewed_when_it_is_due(issuer: Issuer, stand_in: StandIn) ->
     assert 1 == stand_in.grants["refresh_token"]
 
 
-def _renew(path: Path, barrier: threading.Barrier) -> None:
-    barrier.wait(30)
-    renew(path)
-
-
 def test_one_of_many_processes_renews_a_token(issuer: Issuer, stand_in: StandIn) -> None:
     """Issuers end a session whose refresh token comes twice."""
     path = store(issuer, stand_in)
     make_due(path)
     spawning = multiprocessing.get_context("spawn")
     barrier = spawning.Barrier(3)
-    processes = [spawning.Process(target=_renew, args=(path, barrier)) for _ in range(3)]
+    processes = [spawning.Process(target=renew_together, args=(path, barrier)) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:

@@ -57,7 +57,7 @@ class Agent(Pods):
                 return
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        Thread(target=self.server.serve_forever, daemon=True).start()
+        Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     async def BrowseSandbox(self, request: Any, timeout: float) -> task_pb2.BrowseSandboxResponse:
         host, port = self.server.server_address[:2]
@@ -252,7 +252,7 @@ async def test_a_download_that_is_broken_off_holds_nothing_up(monkeypatch: pytes
             return
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Stalled)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     giving_up = Timer(60, released.set)
     giving_up.start()
     host, port = server.server_address[:2]
