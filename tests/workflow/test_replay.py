@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
+from temporalio.api.common.v1 import Payload
+from temporalio.api.history.v1 import History
 from temporalio.client import WorkflowHistory
 from temporalio.contrib.opentelemetry import TracingInterceptor
+from temporalio.converter import DataConverter
 from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.workflow import NondeterminismError
 
@@ -96,45 +99,54 @@ def test_a_release_freezes_what_is_recorded(copy: Path) -> None:
         freeze("0.9", copy)
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=name_of)
-async def test_history_replays(path: Path) -> None:
+@pytest.fixture(scope="module", params=HISTORIES, ids=name_of)
+def recording(request: pytest.FixtureRequest) -> WorkflowHistory:
+    """A history that all tests of it share: its JSON takes longer to parse than to replay."""
+    return history(read(request.param))
+
+
+@pytest.fixture
+def duplicate(recording: WorkflowHistory) -> WorkflowHistory:
+    """A copy of the history, for changes."""
+    return replace(recording, events=[*History(events=recording.events).events])
+
+
+@pytest.fixture(scope="module")
+def encrypting(tmp_path_factory: pytest.TempPathFactory) -> DataConverter:
+    return make_encrypting(tmp_path_factory.mktemp("keyring"))
+
+
+async def test_history_replays(recording: WorkflowHistory) -> None:
     """The code gives the commands that were recorded."""
-    await replay(history(read(path)))
+    await replay(recording)
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=name_of)
-async def test_history_replays_under_other_policies(path: Path) -> None:
+async def test_history_replays_under_other_policies(duplicate: WorkflowHistory) -> None:
     """The same with other numbers of patience and batch size, without the sandbox as in a worker."""
-    events = read(path)
-    (payload,) = events["events"][0]["workflowExecutionStartedEventAttributes"]["input"]["payloads"]
-    input = json.loads(base64.b64decode(payload["data"]))
+    (payload,) = duplicate.events[0].workflow_execution_started_event_attributes.input.payloads
+    input = json.loads(payload.data)
     assert set(input["policies"]) >= set(HARMLESS)
     input["policies"].update(HARMLESS)
-    payload["data"] = base64.b64encode(json.dumps(input).encode()).decode()
+    payload.data = json.dumps(input).encode()
 
-    await replay(history(events), UnsandboxedWorkflowRunner())
+    await replay(duplicate, UnsandboxedWorkflowRunner())
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=name_of)
-async def test_a_traced_history_replays(path: Path) -> None:
+async def test_a_traced_history_replays(duplicate: WorkflowHistory) -> None:
     """Traces travel in headers, so that workers may begin and cease to trace while workflows run."""
-    events = read(path)
     carrier = json.dumps({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}).encode()
-    payload = {"metadata": {"encoding": "anNvbi9wbGFpbg=="}, "data": base64.b64encode(carrier).decode()}
-    started = events["events"][0]["workflowExecutionStartedEventAttributes"]
-    started.setdefault("header", {}).setdefault("fields", {})["_tracer-data"] = payload
+    header = duplicate.events[0].workflow_execution_started_event_attributes.header
+    header.fields["_tracer-data"].CopyFrom(Payload(metadata={"encoding": b"json/plain"}, data=carrier))
 
-    await replay(history(events), UnsandboxedWorkflowRunner(), [TracingInterceptor(TracerProvider().get_tracer("x"))])
+    await replay(duplicate, UnsandboxedWorkflowRunner(), [TracingInterceptor(TracerProvider().get_tracer("x"))])
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=name_of)
-async def test_an_encrypted_history_replays(path: Path, tmp_path: Path) -> None:
+async def test_an_encrypted_history_replays(duplicate: WorkflowHistory, encrypting: DataConverter) -> None:
     """Payloads and headers are decrypted before the workflow sees them, so that its commands are the recorded ones."""
-    encrypted, converter = history(read(path)), make_encrypting(tmp_path)
-    assert await encrypt(encrypted, converter)
-    assert b"policies" not in encrypted.events[0].SerializeToString()
+    assert await encrypt(duplicate, encrypting)
+    assert b"policies" not in duplicate.events[0].SerializeToString()
 
-    await replay(encrypted, UnsandboxedWorkflowRunner(), converter=converter)
+    await replay(duplicate, UnsandboxedWorkflowRunner(), converter=encrypting)
 
 
 async def test_a_run_that_has_only_begun_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
