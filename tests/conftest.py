@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from tests import durations
 from tests.kubernetes.fixtures import control_plane, kubernetes, kubernetes_login, machine
 from tests.nightly import examples, mark_properties
+from tests.reports import send_fewer
 from tests.rewriting import find_modules, rewrite_share
 from tests.sharing import Shared, group_of
 
@@ -64,6 +65,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption(durations.OPTION) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Recorder())
+    if hasattr(config, "workerinput"):
+        send_fewer(config)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -119,4 +122,5 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     _keep_groups(session.items)
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)  # of small tests, most objects live as long as the run
     gc.enable()
