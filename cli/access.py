@@ -125,10 +125,12 @@ def logout(settings: Settings) -> None:
 
     path = credentials_file(without_scheme(settings.address))
     try:
-        fault = delete_sign_in(path)
+        deleted, fault = delete_sign_in(path)
     except FileNotFoundError:
-        raise Failed(f"no token is stored for {settings.address}") from None
-    echo(f"deleted {path}")
+        raise Failed(
+            f"no token is stored for {settings.address}: a sign-in whose files are lost lasts until its issuer ends it"
+        ) from None
+    echo(f"deleted {' and '.join(map(str, deleted))}")
     if fault:
         echo(f"the sign-in at the issuer has not been ended: {fault}", err=True)
 

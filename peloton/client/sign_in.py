@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html import escape
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -232,19 +232,34 @@ def expiry_of(token: str) -> float:
     return float(expires) if isinstance(expires, int | float) else float("inf")
 
 
-def delete_sign_in(token_file: Path) -> str:
+def delete_sign_in(token_file: Path) -> tuple[list[Path], str]:
     """Delete the token and what renews it, and end the sign-in at the issuer where it offers that.
 
-    Return why the issuer did not end it; "": it did, or there was nothing to end. Raises FileNotFoundError.
+    Return the deleted files, and why the issuer did not end the sign-in; "": it did, or there was nothing to end.
+    Raises FileNotFoundError where neither file is there.
     """
-    found = None
+    found, fault = None, ""
     with _lock(token_file):
-        with suppress(PelotonError):  # a damaged file is deleted, too
+        try:
             found = read_sign_in(token_file)
-        sign_in_file(token_file).unlink(missing_ok=True)
-        token_file.unlink()
-    if found is None:
-        return ""
+        except PelotonError as error:  # it is deleted, too
+            fault = f"{error.message}; it lasts until the issuer ends it"
+        deleted = [path for path in (sign_in_file(token_file), token_file) if _delete(path)]
+    if not deleted:
+        raise FileNotFoundError(token_file)
+    return deleted, fault if found is None else _end_at_issuer(found)
+
+
+def _delete(path: Path) -> bool:
+    """Report whether there was a file to delete."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _end_at_issuer(found: SignIn) -> str:
     try:
         issuer = discover(found.issuer, found.ca_file)
         if not issuer.find(REVOCATION_ENDPOINT):

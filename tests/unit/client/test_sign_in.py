@@ -282,10 +282,28 @@ def test_the_end_of_a_sign_in_is_that_at_the_issuer_too(issuer: Issuer, stand_in
     """The files are deleted, and the refresh token is revoked."""
     path = store(issuer, stand_in)
     assert 1 == len(stand_in.renewing)
-    assert "" == delete_sign_in(path)
+    assert ([sign_in_file(path), path], "") == delete_sign_in(path)
     assert ({}, False, False) == (stand_in.renewing, path.exists(), sign_in_file(path).exists())
     with pytest.raises(FileNotFoundError):
         delete_sign_in(path)
+
+
+def test_a_sign_in_without_its_token_is_ended(issuer: Issuer, stand_in: StandIn) -> None:
+    """The file that renews the token is enough to end the sign-in."""
+    path = store(issuer, stand_in)
+    path.unlink()
+    assert ([sign_in_file(path)], "") == delete_sign_in(path)
+    assert {} == stand_in.renewing
+
+
+def test_a_damaged_sign_in_cannot_be_ended(issuer: Issuer, stand_in: StandIn) -> None:
+    """Both files are deleted, and the fault says that the sign-in lasts."""
+    path = store(issuer, stand_in)
+    sign_in_file(path).write_text("{")
+    deleted, fault = delete_sign_in(path)
+    assert ([sign_in_file(path), path], 1) == (deleted, len(stand_in.renewing))
+    assert "is damaged" in fault
+    assert fault.endswith("it lasts until the issuer ends it")
 
 
 async def test_the_event_loop_runs_while_a_token_is_renewed(issuer: Issuer, stand_in: StandIn) -> None:
