@@ -10,9 +10,11 @@ import os
 import select
 import stat
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Generic, TypeVar
 
 from peloton.errors import InvalidArgument
 from peloton.model.text import shorten
@@ -21,9 +23,14 @@ PIPE_S = 30.0
 """Seconds in which a pipe or a device has to be read to its end."""
 TEXT_BYTES_MAX = 2**20
 """Limit of files of settings, credentials and certificates."""
+CHECK_S = 1.0
+"""Seconds between two looks at files that are read again when they change."""
 _CHUNK_BYTES = 2**20
 Stamp = tuple[int, int, int]
 """Inode, time of modification in ns, and size: they change with the content of a file, or with the file itself."""
+Note = Callable[[Exception | None], None]
+"""Takes the fault of files that have changed, or None when their new content is in use."""
+T = TypeVar("T")
 
 
 class FileTooLarge(InvalidArgument):
@@ -83,6 +90,81 @@ def read_stamp(path: Path | str) -> Stamp:
     """Return what changes when a file, or the target of its link, is replaced or written. Raises OSError."""
     found = os.stat(path)
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+class ReloadedFiles(Generic[T]):
+    """The content of files that belong together, read again when one of them changes. Any thread may call.
+
+    A content that cannot be read is not used: the one before it stays, and ``fault`` says why. ``generation`` grows
+    with each other content.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path | str],
+        read: Callable[[], T],
+        note: Note = lambda fault: None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``read`` reads and checks the files; it raises OSError, ValueError or InvalidArgument, as this does.
+
+        ``note`` hears of a fault when a second look has found it: files that belong together are seldom replaced in
+        the same instant.
+        """
+        self._paths, self._read, self._note, self._clock_s = paths, read, note, clock_s
+        self._lock = threading.Lock()
+        self._checked_s = clock_s()
+        self._faults = 0  # looks in a row that found one
+        self.fault: Exception | None = None
+        self.generation = 1
+        self._stamps, self._content = self._read_whole()
+
+    def get(self) -> T:
+        """Return the content, at most CHECK_S old."""
+        with self._lock:
+            if self._clock_s() - self._checked_s >= CHECK_S:
+                self._check()
+            return self._content
+
+    def refresh(self) -> T:
+        """Return the content as it is now."""
+        with self._lock:
+            self._check()
+            return self._content
+
+    def _check(self) -> None:
+        self._checked_s = self._clock_s()
+        if self.fault is None and self._read_stamps() == self._stamps:
+            return
+        try:
+            stamps, content = self._read_whole()
+        except (InvalidArgument, OSError, ValueError) as error:
+            self.fault, self._faults = error, self._faults + 1
+            if self._faults == 2:
+                self._note(error)
+            return
+        self.fault, self._faults, self._stamps = None, 0, stamps
+        if content != self._content:
+            self._content = content
+            self.generation += 1
+            self._note(None)
+
+    def _read_whole(self) -> tuple[list[Stamp | None], T]:
+        stamps = self._read_stamps()
+        content = self._read()
+        if self._read_stamps() != stamps:
+            raise InvalidArgument(f"{', '.join(map(str, self._paths))}: changes while it is read")
+        return stamps, content
+
+    def _read_stamps(self) -> list[Stamp | None]:
+        return [_find_stamp(path) for path in self._paths]
+
+
+def _find_stamp(path: Path | str) -> Stamp | None:
+    try:
+        return read_stamp(path)
+    except OSError:
+        return None
 
 
 def write_private_file(path: Path, content: bytes, *, is_new: bool = False, mode: int = 0o600) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 
-from peloton.api.tls_files import ReloadingFiles
+from peloton.api.tls_files import PemFiles
 
 Options = Sequence[tuple[str, Any]]
 NAME_OPTION = "grpc.ssl_target_name_override"
@@ -27,7 +27,7 @@ class PlainChannels:
 class TlsChannels(PlainChannels):
     """Opens channels whose servers prove by a certificate who they are, and which show one if there is one."""
 
-    def __init__(self, files: ReloadingFiles, server_name: str = "") -> None:
+    def __init__(self, files: PemFiles, server_name: str = "") -> None:
         """``server_name``: the name that certificates of servers must have; empty: that by which each is reached."""
         self.files = files
         self._server_name = server_name
@@ -47,7 +47,7 @@ class TlsChannels(PlainChannels):
         return cast("grpc.aio.Channel", ReloadingChannel(make, self.files))
 
     def _credentials(self) -> grpc.ChannelCredentials:
-        pem = self.files.read()
+        pem = self.files.get()
         return grpc.ssl_channel_credentials(pem.ca or None, pem.key or None, pem.cert or None)
 
     def _with_name(self, target: str, options: Options) -> list[tuple[str, Any]]:
@@ -69,12 +69,12 @@ class ReloadingChannel:
     Calls in flight stay on the connection of the channel before, which ends with the last of them.
     """
 
-    def __init__(self, make: Callable[[], Any], files: ReloadingFiles) -> None:
+    def __init__(self, make: Callable[[], Any], files: PemFiles) -> None:
         self._make, self._files = make, files
         self._opened = (files.generation, make())
 
     def current(self) -> Any:
-        self._files.read()
+        self._files.get()
         generation = self._files.generation
         if self._opened[0] != generation:
             self._opened = (generation, self._make())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPSConnection
 from typing import Any
 
-from peloton.api.tls_files import ReloadingFiles, TlsPaths
+from peloton.api.tls_files import PemFiles, TlsPaths, read_pem_files
 from peloton.errors import InvalidArgument
 from peloton.files import read_authorities, read_file, read_text_file
 
@@ -91,7 +91,7 @@ class ReloadingContext(ssl.SSLContext):
     connection on after the files have changed.
     """
 
-    files: ReloadingFiles | None = None
+    files: PemFiles | None = None
     _seen = 1
 
     def wrap_socket(self, *arguments: Any, **named: Any) -> ssl.SSLSocket:
@@ -105,7 +105,7 @@ class ReloadingContext(ssl.SSLContext):
     def _renew(self) -> None:
         if self.files is None:
             return
-        pem = self.files.read()
+        pem = self.files.get()
         if self._seen != self.files.generation:
             self._seen = self.files.generation
             with tempfile.NamedTemporaryFile() as file:  # readable by this user alone; ssl takes paths
@@ -147,7 +147,7 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
             for file in filter(None, (files.cert, files.key)):
                 read_file(file, "file")  # OpenSSL reads without a bound
             context.load_cert_chain(files.cert, files.key or None)
-            context.files = ReloadingFiles(TlsPaths(files.ca, files.cert, files.key))
+            context.files = read_pem_files(TlsPaths(files.ca, files.cert, files.key))
         except (OSError, InvalidArgument) as error:
             key = f", PELOTON_MESOS_TLS_KEY_FILE={files.key}" if files.key else ""
             raise InvalidArgument(

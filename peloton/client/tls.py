@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from peloton.api.channels import PlainChannels, TlsChannels
-from peloton.api.tls_files import ReloadingFiles, TlsPaths
+from peloton.api.tls_files import TlsPaths, read_pem_files
 from peloton.errors import InvalidArgument
 from peloton.files import read_file, write_private_file
 
@@ -85,4 +85,4 @@ def channels_of(tls: Tls | None) -> PlainChannels:
     """Return the maker of channels. Raises InvalidArgument naming a file that cannot be used."""
     if tls is None:
         return PlainChannels()
-    return TlsChannels(ReloadingFiles(TlsPaths(tls.ca_file, tls.cert_file, tls.key_file)), tls.server_name)
+    return TlsChannels(read_pem_files(TlsPaths(tls.ca_file, tls.cert_file, tls.key_file)), tls.server_name)

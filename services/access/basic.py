@@ -24,7 +24,7 @@ from peloton.access.table import RULES
 from peloton.api.service_names import SPELLINGS
 from peloton.errors import Unauthenticated
 from peloton.model.text import quote
-from services.access.files import WatchedFile
+from services.access.files import read_parsed_file
 
 REFUSED = "invalid Username/Password combination"
 USERS_MAX = 10_000
@@ -154,12 +154,12 @@ class BasicUsers:
     """Authenticator of the users of a file."""
 
     def __init__(self, path: str, unserved: Collection[str] = ()) -> None:
-        self._file = WatchedFile(path, "file of users", partial(parse_users, unserved=unserved))
+        self._file = read_parsed_file(path, "file of users", partial(parse_users, unserved=unserved))
 
     def read_version(self) -> int:
         """Return the version of the file, after reading it if it has changed."""
         self._file.get()
-        return self._file.version
+        return self._file.generation
 
     def authenticate(self, name: str, password: str) -> Caller:
         """Return the caller. Raises Unauthenticated."""

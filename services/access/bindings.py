@@ -17,7 +17,7 @@ from peloton.access.quota import ANYONE, BELOW, GROUP, SPIFFE, USER
 from peloton.access.rows import check_keys, text_of, texts_of
 from peloton.model.text import quote
 from services.access.caller import CERTIFICATE
-from services.access.files import WatchedFile
+from services.access.files import read_parsed_file
 
 BINDINGS_MAX = 10_000
 _KEYS = frozenset({"role", "subjects", "pools"})
@@ -97,12 +97,12 @@ def subjects_of(caller: Caller) -> list[str]:
 
 class BindingsFile:
     def __init__(self, path: str) -> None:
-        self._file = WatchedFile(path, "file of bindings", parse_bindings)
+        self._file = read_parsed_file(path, "file of bindings", parse_bindings)
 
     def read_version(self) -> int:
         """Return the version of the file, after reading it if it has changed."""
         self._file.get()
-        return self._file.version
+        return self._file.generation
 
     def get(self) -> Bindings:
         return self._file.get()

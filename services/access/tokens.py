@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from peloton.access.caller import Caller
 from peloton.access.tokens import PREFIX, TokenRow, hash_secret, parse_rows
 from peloton.errors import Unauthenticated
-from services.access.files import WatchedFile
+from peloton.files import ReloadedFiles
+from services.access.files import read_parsed_file
 
 TOKEN_CHARS_MAX = 200
 _NO_HASH = b"\0" * 32
@@ -19,13 +20,13 @@ class Tokens:
     """Authenticator of the tokens of a file."""
 
     def __init__(self, path: str, clock_s: Callable[[], float] = time.time) -> None:
-        self._file: WatchedFile[Mapping[str, TokenRow]] = WatchedFile(path, "tokens file", parse_rows)
+        self._file: ReloadedFiles[Mapping[str, TokenRow]] = read_parsed_file(path, "tokens file", parse_rows)
         self._clock_s = clock_s
 
     def read_version(self) -> int:
         """Return the version of the file, after reading it if it has changed."""
         self._file.get()
-        return self._file.version
+        return self._file.generation
 
     def authenticate(self, token: str) -> tuple[Caller, float]:
         """Return the caller, and the Unix time at which the token expires, 0 for never. Raises Unauthenticated."""

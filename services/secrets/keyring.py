@@ -9,8 +9,6 @@ import binascii
 import json
 import re
 import secrets
-import threading
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.extras import require_extra
-from peloton.files import Stamp, read_private_file, read_stamp, write_private_file
+from peloton.files import ReloadedFiles, read_private_file, write_private_file
 from peloton.model.text import quote
 
 if TYPE_CHECKING:
@@ -30,8 +28,6 @@ FILE_BYTES_MAX = 64 * 1024
 KEYS_MAX = 100
 KEY_BYTES = 32
 NONCE_BYTES = 12
-RECHECK_S = 1.0
-"""Seconds between two looks at the file, whose changes running processes adopt."""
 _KEY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 
 
@@ -153,34 +149,26 @@ class KeyringFile:
 
     def __init__(self, path: str) -> None:
         """Raises InvalidArgument."""
-        self._path, self._lock = path, threading.Lock()
-        self._seen, self._keyring = self._stamp(), read_keyring(path)
-        self._checked_s = time.monotonic()
+        self._file = ReloadedFiles([path], lambda: read_keyring(path))
 
     @property
     def keyring(self) -> Keyring:
-        with self._lock:
-            if time.monotonic() - self._checked_s >= RECHECK_S:
-                self._read_changes()
-            return self._keyring
+        """Raises InvalidArgument: a keyring that was damaged encrypts nothing more."""
+        keyring = self._file.get()
+        self._check()
+        return keyring
 
     def holding(self, key_id: str) -> Keyring:
-        """Return the keyring, read again when it lacks the key, which another process may have added just now."""
-        with self._lock:
-            if key_id not in self._keyring.keys:
-                self._read_changes()
-            return self._keyring
+        """Return the keyring, read again when it lacks the key, which another process may have added just now.
 
-    def _read_changes(self) -> None:
-        """Raises InvalidArgument: a keyring that was damaged encrypts nothing more."""
-        self._checked_s = time.monotonic()
-        stamp = self._stamp()
-        if stamp != self._seen:
-            self._keyring = read_keyring(self._path)
-            self._seen = stamp
+        Raises InvalidArgument for a keyring that lacks it and was damaged.
+        """
+        keyring = self._file.get()
+        if key_id not in keyring.keys:
+            keyring = self._file.refresh()
+            self._check()
+        return keyring
 
-    def _stamp(self) -> Stamp | None:
-        try:
-            return read_stamp(self._path)
-        except OSError:
-            return None
+    def _check(self) -> None:
+        if (fault := self._file.fault) is not None:
+            raise fault.with_traceback(None)

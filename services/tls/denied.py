@@ -9,7 +9,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from services.access.files import WatchedFile
+from services.access.files import read_parsed_file
 from services.tls.certificate import read_certificate
 
 SERIAL = "serial:"
@@ -47,7 +47,7 @@ class DeniedCertificates:
     """The file of denied certificates, read again when it changes. Raises InvalidSettings when it is bad."""
 
     def __init__(self, path: str) -> None:
-        self._file = WatchedFile(path, "file of denied certificates", parse_denied)
+        self._file = read_parsed_file(path, "file of denied certificates", parse_denied)
 
     def find(self, pem: bytes) -> str:
         """Return the name by which a certificate is denied; empty: it is not."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from peloton.api.tls_files import Pem, ReloadingFiles, TlsPaths
+from peloton.api.tls_files import Pem, PemFiles, TlsPaths, read_pem_files
 from services.settings import Settings
 
 OTLP_CA_FILE = "OTEL_EXPORTER_OTLP_CERTIFICATE"
@@ -29,7 +29,7 @@ class ReloadingExporter:
     def export(self, *arguments: Any, **named: Any) -> Any:
         """Export, by a new connection when the files have changed since the last one was made."""
         if self._files is not None:
-            pem = self._files.read()
+            pem = self._files.get()
             if self._generation != self._files.generation:
                 self._generation = self._files.generation
                 before, self._inner = self._inner, self._make(endpoint=self._endpoint, **_arguments_of(pem))
@@ -47,7 +47,7 @@ def exporter_arguments(settings: Settings, environment: Mapping[str, str] = os.e
     InvalidArgument naming a file.
     """
     files = _files_of(settings, environment)
-    return _arguments_of(files.read()) if files is not None else {"insecure": not _speaks_tls(settings)}
+    return _arguments_of(files.get()) if files is not None else {"insecure": not _speaks_tls(settings)}
 
 
 def _arguments_of(pem: Pem) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def _speaks_tls(settings: Settings) -> bool:
     return settings.otlp.startswith("https://")
 
 
-def _files_of(settings: Settings, environment: Mapping[str, str]) -> ReloadingFiles | None:
+def _files_of(settings: Settings, environment: Mapping[str, str]) -> PemFiles | None:
     """Return the files of the process, if an exporter uses them. Raises InvalidArgument naming a file."""
     if not _speaks_tls(settings) or environment.get(OTLP_CA_FILE) or not settings.tls_cert_file:
         return None
-    return ReloadingFiles(TlsPaths(settings.tls_ca_file, settings.tls_cert_file, settings.tls_key_file))
+    return read_pem_files(TlsPaths(settings.tls_ca_file, settings.tls_cert_file, settings.tls_key_file))

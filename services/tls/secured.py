@@ -7,13 +7,14 @@ import ssl
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from peloton.api.channels import Options, TlsChannels
-from peloton.api.tls_files import Pem, ReloadingFiles, TlsPaths
+from peloton.api.tls_files import Pem, TlsPaths, read_pem_files
 from peloton.errors import InvalidArgument, InvalidSettings
 from services.setting_rules import ROLES
 from services.tls.certificate import Certificate, read_certificate
@@ -48,12 +49,12 @@ class TlsTransport(Transport):
         InvalidSettings.
         """
         self._asks_clients, self._roles_port = asks_clients, roles_port
-        self._files = ReloadingFiles(paths, say=_say)
+        self._files = read_pem_files(paths, partial(_note, paths))
         self._channels = TlsChannels(self._files, server_name)
         self._roles = frozenset(roles)
         self._denied = DeniedCertificates(denied_file) if denied_file else None
         self.denies = self._denied is not None
-        self._own = (self._files.generation, read_certificate(self._files.read().cert))
+        self._own = (self._files.generation, read_certificate(self._files.get().cert))
         self._http: tuple[int, ssl.SSLContext] | None = None
         if not self._roles and not trust_domain_of(self._own[1].spiffe_id):
             raise InvalidSettings(
@@ -75,14 +76,14 @@ class TlsTransport(Transport):
         def fetch() -> grpc.ServerCertificateConfiguration | None:
             """Return the new certificate, before each handshake; None: it has not changed."""
             nonlocal sent
-            pem, generation = self._files.read(), self._files.generation
+            pem, generation = self._files.get(), self._files.generation
             if sent == generation:
                 return None
             sent = generation
             return _configuration(pem)
 
         make: Any = grpc.dynamic_ssl_server_credentials
-        return make(_configuration(self._files.read()), fetch, asks)  # type: ignore[no-any-return]
+        return make(_configuration(self._files.get()), fetch, asks)  # type: ignore[no-any-return]
 
     def open(self, target: str, options: Options) -> grpc.Channel:
         return self._channels.open(target, options)
@@ -103,7 +104,7 @@ class TlsTransport(Transport):
         return context
 
     def _present_http_context(self) -> ssl.SSLContext:
-        pem, generation = self._files.read(), self._files.generation
+        pem, generation = self._files.get(), self._files.generation
         if self._http is None or self._http[0] != generation:
             self._http = (generation, _http_context(pem, self._asks_clients))
         return self._http[1]
@@ -133,7 +134,7 @@ class TlsTransport(Transport):
             log.warning("the TLS certificate of %s %s: replace its files, no restart is needed", name, when)
 
     def _certificate(self) -> Certificate:
-        pem, generation = self._files.read(), self._files.generation
+        pem, generation = self._files.get(), self._files.generation
         if self._own[0] != generation:
             try:
                 self._own = (generation, read_certificate(pem.cert))
@@ -143,8 +144,11 @@ class TlsTransport(Transport):
         return self._own[1]
 
 
-def _say(text: str, is_fault: bool) -> None:
-    log.log(logging.ERROR if is_fault else logging.INFO, "%s", text)
+def _note(paths: TlsPaths, fault: Exception | None) -> None:
+    if fault is not None:
+        log.error("TLS files have changed and cannot be used, the old ones stay in use: %s", fault)
+    else:
+        log.info("TLS files have changed and are in use: %s", ", ".join(paths.given))
 
 
 def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:

@@ -11,7 +11,9 @@ import pytest
 
 from peloton.errors import InvalidArgument
 from peloton.files import (
+    CHECK_S,
     FileTooLarge,
+    ReloadedFiles,
     read_file,
     read_private_file,
     read_stamp,
@@ -100,3 +102,86 @@ def test_a_private_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert (b"three", 0o640) == (path.read_bytes(), path.stat().st_mode & 0o777)
     assert stamp != read_stamp(path)
     assert [path] == list(tmp_path.iterdir())
+
+
+class Changing:
+    """Two files, what a process that follows them has noted, and a clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = [folder / "first", folder / "second"]
+        self.noted: list[str] = []
+        self.now_s = 0.0
+        self.write("a", "b")
+        self.files = ReloadedFiles(self.paths, self._read, lambda fault: self.noted.append(str(fault)), self._clock)
+
+    def write(self, *contents: str) -> None:
+        for path, content in zip(self.paths, contents, strict=True):
+            write_private_file(path, content.encode())
+
+    def get(self) -> str:
+        """Return the content after the time between two looks."""
+        self.now_s += CHECK_S
+        return self.files.get()
+
+    def _clock(self) -> float:
+        return self.now_s
+
+    def _read(self) -> str:
+        content = "".join(path.read_text() for path in self.paths)
+        if content != content.lower():
+            raise ValueError(f"{content} is not lower case")
+        return content
+
+
+def test_files_are_read_again_when_one_has_changed(tmp_path: Path) -> None:
+    """A change is seen at the next look, and one that leaves the content as it is counts for nothing."""
+    changing = Changing(tmp_path)
+    changing.write("a", "c")
+    found = [changing.files.get(), changing.get()]
+    changing.write("a", "c")
+    found.append(changing.get())
+    changing.write("d", "c")
+
+    assert ["ab", "ac", "ac", "dc"] == [*found, changing.files.refresh()]
+    assert (3, ["None"] * 2) == (changing.files.generation, changing.noted)
+
+
+def test_a_bad_content_keeps_the_one_before(tmp_path: Path) -> None:
+    """A fault is noted once, at the second look that finds it, until there is a good content."""
+    changing = Changing(tmp_path)
+    changing.write("a", "B")
+    found = [changing.get() for _ in range(3)]
+    faults = [str(changing.files.fault)]
+    changing.paths[1].unlink()
+    found.append(changing.get())
+    faults.append(type(changing.files.fault).__name__)
+    changing.write("a", "c")
+
+    assert ["ab"] * 4 + ["ac"] == [*found, changing.get()]
+    assert ["aB is not lower case", "FileNotFoundError"] == faults
+    assert ["aB is not lower case", "None"] == changing.noted
+    assert changing.files.fault is None
+
+
+def test_a_fault_of_one_look_is_not_noted(tmp_path: Path) -> None:
+    """Files that belong together are seldom replaced in the same instant."""
+    changing = Changing(tmp_path)
+    changing.write("a", "B")
+    changing.get()
+    changing.write("a", "c")
+
+    assert ("ac", ["None"]) == (changing.get(), changing.noted)
+
+
+def test_files_that_change_while_they_are_read_are_refused(tmp_path: Path) -> None:
+    """Half of an old content and half of a new one are no content."""
+    path = tmp_path / "file"
+    path.write_text("a")
+
+    def read() -> str:
+        content = path.read_text()
+        write_private_file(path, b"b")
+        return content
+
+    with pytest.raises(InvalidArgument, match="file: changes while it is read"):
+        ReloadedFiles([path], read)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.api import tls_files
+from peloton import files
 from peloton.api.mesos_access import TlsFiles, read_access
 from services.lab.shared.http.tls import tls_context
 from services.tls.authority import LocalAuthority
@@ -18,7 +18,7 @@ async def test_a_new_certificate_is_shown_to_the_next_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The context stays, and with it all that has been made of it."""
-    monkeypatch.setattr(tls_files, "CHECK_PERIOD_S", 0.0)
+    monkeypatch.setattr(files, "CHECK_S", 0.0)
     authority = LocalAuthority(tmp_path, "test")
     issued = authority.issue("client", "spiffe://test/role/hostmgr")
     access = read_access("", "", True, TlsFiles(str(authority.ca_file), str(issued.cert), str(issued.key)))

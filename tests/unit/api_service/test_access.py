@@ -13,6 +13,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from peloton import files
 from peloton.access.caller import CallerKind
 from peloton.access.tokens import RANDOM_BYTES, make_token
 from peloton.api.private import bulk_reads_pb2, bulk_reads_pb2_grpc, publisher_pb2, publisher_pb2_grpc
@@ -34,7 +35,7 @@ from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from peloton.model.migration import MigrationSpec
 from peloton.model.resources import UNLIMITED
 from peloton.model.volume import VolumeRecord, VolumeSpec
-from services.access import files, gate
+from services.access import gate
 from services.access.access import Access, Authenticators, SignInPlace
 from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile

@@ -19,12 +19,12 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from peloton import files
 from peloton.access.caller import CallerKind
 from peloton.access.tokens import RANDOM_BYTES, make_token
 from peloton.api.v0.access import access_pb2
 from peloton.errors import PelotonError, ResourceExhausted
 from peloton.issuer import Flow
-from services.access import files
 from services.access.access import Access, Authenticators
 from services.access.bindings import BindingsFile
 from services.access.compose import find_certified

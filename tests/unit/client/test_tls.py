@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from peloton.api import tls_files
+from peloton import files
 from peloton.api.tls_files import TlsPaths
 from peloton.client import JOBMGR, NO_RETRIES, AsyncClient, Client, Tls
 from peloton.client.tls import cluster_file, find_tls, write_cluster
@@ -141,7 +141,7 @@ def test_an_open_client_follows_its_files(
     authority: LocalAuthority, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A certificate that is renewed is shown by the next call."""
-    monkeypatch.setattr(tls_files, "CHECK_PERIOD_S", 0.0)
+    monkeypatch.setattr(files, "CHECK_S", 0.0)
     first, second = tls_of(authority, "ann"), tls_of(authority, "bob")
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     shutil.copy(first.cert_file, cert), shutil.copy(first.key_file, key)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from peloton import files
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.ids import new_job_id
 from peloton.model.secret import HeldSecret, Secret
-from services.secrets import keyring as keyring_module
 from services.secrets.encrypted import EncryptedSecrets
 from services.secrets.keyring import KEYS_MAX, Keyring, KeyringFile, read_keyring, write_keyring
 from services.storage.jobs.plain_secrets import PLAIN
@@ -103,7 +103,7 @@ def test_a_running_process_adopts_a_changed_file(path: Path, monkeypatch: pytest
     write_keyring(path, read_keyring(path).add("second", is_active=True))
 
     assert "second" in file.holding("second").keys
-    monkeypatch.setattr(keyring_module, "RECHECK_S", 0.0)
+    monkeypatch.setattr(files, "CHECK_S", 0.0)
     assert "second" == file.keyring.active
     path.write_text("{")
     with pytest.raises(InvalidArgument, match="is not JSON"):

@@ -57,7 +57,7 @@ async def test_payloads_from_before_are_read_as_they_are(path: Path) -> None:
 async def test_a_rotated_key_is_used_at_once_and_the_old_one_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are derived again after a number of payloads, and when the active key changes."""
     monkeypatch.setattr(payload_codec, "SALT_PAYLOADS_MAX", 2)
-    monkeypatch.setattr("services.secrets.keyring.RECHECK_S", 0.0)
+    monkeypatch.setattr("peloton.files.CHECK_S", 0.0)
     codec, payload = EncryptingCodec(KeyringFile(str(path))), Payload(data=b"x")
     encoded = [(await codec.encode([payload]))[0] for _ in range(3)]
     write_keyring(path, read_keyring(path).add("second", is_active=True))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.api import tls_files
+from peloton import files
 from peloton.api.tls_files import TlsPaths
 from services.tls.authority import IssuedFiles, LocalAuthority
 from services.tls.secured import TlsTransport
@@ -21,7 +21,7 @@ def authority(tmp_path: Path) -> LocalAuthority:
 @pytest.fixture(autouse=True)
 def check_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Examine files at each use."""
-    monkeypatch.setattr(tls_files, "CHECK_PERIOD_S", 0.0)
+    monkeypatch.setattr(files, "CHECK_S", 0.0)
 
 
 Transports = Callable[..., TlsTransport]

@@ -12,10 +12,10 @@ import grpc
 import pytest
 from cryptography import x509
 
+from peloton import files
 from peloton.api.channels import PlainChannels
 from peloton.client.tls import Tls, channels_of
 from peloton.errors import InvalidSettings
-from services.access import files
 from services.hostmgr.latency_endpoint import LatencyEndpoint
 from services.hostmgr.latency_reports import LatencyReports
 from services.role_surface import roles_only, roles_only_on_threads
