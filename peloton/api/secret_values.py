@@ -7,6 +7,7 @@ stored, and becomes a secret of the job, under a path that is no path of a file.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ OF_JOB = "peloton/job"
 Pod = task_pb2.TaskConfig | pod_pb2.PodSpec
 _Variable = mesos_pb2.Environment.Variable
 _Secret = mesos_pb2.Secret
+_MADE = re.compile(r"peloton-.+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d+")
+"""Name of a Secret that Peloton makes on Kubernetes for the pods of one job."""
 _KINDS = {VARIABLE: "environment variable", IMAGE: "the config of image"}
 
 
@@ -177,6 +180,13 @@ def has_credential(pod: Pod) -> bool:
 
 def has_any_value(pod: Pod) -> bool:
     return has_values(pod) or has_volume_value(pod) or has_credential(pod)
+
+
+def find_made_secret(pod: Pod) -> str:
+    """Return the name of a Secret of Kubernetes to which a pod refers although Peloton makes it for a job; else ""."""
+    secrets = [place.secret for place in places_of(pod)]
+    secrets += [volume.source.secret for volume in volumes_of(pod) if volume.source.HasField("secret")]
+    return next((one.reference.name for one in secrets if _MADE.fullmatch(one.reference.name)), "")
 
 
 def refers_to_job(secret: mesos_pb2.Secret) -> bool:

@@ -152,7 +152,7 @@ def _of_workflow(workflow_id: str, text: str, since_ns: int = 0) -> Problem:
             return Problem(
                 warning, text, SubjectKind.CLUSTER, cluster, cluster=cluster, since_ns=since_ns, command=command
             )
-    return Problem(warning, text, SubjectKind.ROLE, "worker", cluster="", since_ns=since_ns, command=STATUS)
+    return Problem(warning, text, SubjectKind.ROLE, workflow_id, cluster="", since_ns=since_ns, command=STATUS)
 
 
 # -- job why ------------------------------------------------------------------------------------------------------

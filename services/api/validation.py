@@ -16,7 +16,7 @@ from peloton.api.config_bounds import LABELS_MAX, TASKS_PER_JOB_MAX, TEXT_MAX
 from peloton.api.convert_layout import layout_faults
 from peloton.api.mesos.v1 import mesos_pb2
 from peloton.api.pod_parts import has_amounts
-from peloton.api.secret_values import has_credential, has_values, has_volume_value
+from peloton.api.secret_values import find_made_secret, has_credential, has_values, has_volume_value
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.wire_faults import missing
@@ -66,6 +66,7 @@ NO_VALUE = (
     "job, by itself"
 )
 NO_CREDENTIAL = "credential of an image has a secret, and Mesos does not read it: put the credentials into config"
+OF_ANOTHER = "secret {} is one that Peloton makes for the pods of a job: a pod gets those of its own job only"
 NO_REFERENCE = "adding secrets directly in config is not allowed: they belong into the request, for all instances"
 GANG_PREEMPTION = (
     "can't override the preemption policy of a task which is going to be a part of a gang "
@@ -105,6 +106,8 @@ def secret_fault(config: job_pb2.JobConfig, is_new: bool) -> str:
         return NO_CREDENTIAL
     if has_values(config.defaultConfig):
         return NO_VALUE
+    if name := find_made_secret(config.defaultConfig):
+        return OF_ANOTHER.format(name)
     if is_new and config.defaultConfig.secrets:
         return NO_REFERENCE
     return next((fault for pod in config.instanceConfig.values() if (fault := secret_pod_fault(pod))), "")
@@ -118,6 +121,8 @@ def secret_pod_fault(pod: task_pb2.TaskConfig) -> str:
         return NO_CREDENTIAL
     if has_values(pod) or has_job_reference(pod):
         return NO_VALUE
+    if name := find_made_secret(pod):
+        return OF_ANOTHER.format(name)
     return NO_REFERENCE if pod.secrets else ""
 
 

@@ -376,10 +376,15 @@ async def test_problems_of_jobs_are_those_that_the_caller_may_read(cluster: Clus
         (overview_pb2.SUBJECT_KIND_POOL, "/eng/maps"),
         (overview_pb2.SUBJECT_KIND_HOST, "host1"),
         (overview_pb2.SUBJECT_KIND_ROLE, "resmgr"),
+        (overview_pb2.SUBJECT_KIND_ROLE, "hostmgr/main"),
+        (overview_pb2.SUBJECT_KIND_ROLE, "scheduled-job/nightly-2026-01-01T00:00:00Z"),
+        (overview_pb2.SUBJECT_KIND_ROLE, "migration/11111111-1111-1111-1111-111111111111"),
     )
     found = [overview_pb2.Problem(subject_kind=kind, subject_id=name) for kind, name in subjects]
-    assert [made, "/eng/maps", "resmgr"] == [one.subject_id for one in list_visible(found, ("/eng",), storage)]
-    assert ["resmgr"] == [one.subject_id for one in list_visible(found, ("/ads",), storage)]
+    assert [made, "/eng/maps", "resmgr", "hostmgr/main"] == [
+        one.subject_id for one in list_visible(found, ("/eng",), storage)
+    ]
+    assert ["resmgr", "hostmgr/main"] == [one.subject_id for one in list_visible(found, ("/ads",), storage)]
 
 
 async def test_a_watch_shows_only_what_the_caller_may_read(cluster: Cluster) -> None:

@@ -21,7 +21,7 @@ from peloton.model.secret import Secret
 from services.audit.facts import digest_of
 from services.hostmgr.kubernetes.pods.containers import _variables
 from services.hostmgr.kubernetes.pods.pod_secrets import _encode_data
-from services.hostmgr.kubernetes.pods.volumes import PodVolumes
+from services.hostmgr.kubernetes.pods.volumes import PodVolumes, secret_name
 from services.hostmgr.mesos.codec import _reveal, _reveal_images
 from services.storage.storage import Storage
 from tests.unit.api_service.services import create as create_service
@@ -310,3 +310,32 @@ def test_kubernetes_gets_a_secret_for_the_kubelet() -> None:
         "type": "kubernetes.io/dockerconfigjson",
         "data": {".dockerconfigjson": b64encode(CONFIG).decode()},
     } == _encode_data(b64encode(CONFIG).decode(), held)
+
+
+@pytest.mark.parametrize("place", ["variable", "image", "volume", "override"])
+async def test_a_secret_that_is_made_for_a_job_has_no_other_users(place: str, jobs: Any, config: Config) -> None:
+    """Readers of a job see the ids of its secrets, of which names of Secrets in Kubernetes are made."""
+    held = Secret("11111111-1111-4111-8111-111111111111", PATH, DATA, 2)
+    reference = mesos_pb2.Secret(
+        type=mesos_pb2.Secret.REFERENCE,
+        reference=mesos_pb2.Secret.Reference(name=secret_name("Main_2", held), key="data"),
+    )
+    wanted = config(2)
+    pod = wanted.instanceConfig[1] if place == "override" else wanted.defaultConfig
+    if place in ("variable", "override"):
+        variable = pod.command.environment.variables.add(name="TOKEN", type=mesos_pb2.Environment.Variable.SECRET)
+        variable.secret.CopyFrom(reference)
+    else:
+        pod.container.type = mesos_pb2.ContainerInfo.MESOS
+        if place == "image":
+            pod.container.mesos.image.type = mesos_pb2.Image.DOCKER
+            pod.container.mesos.image.docker.name = IMAGE
+            pod.container.mesos.image.docker.config.CopyFrom(reference)
+        else:
+            volume = pod.container.volumes.add(container_path="/stolen", mode=mesos_pb2.Volume.RO)
+            volume.source.type = mesos_pb2.Volume.Source.SECRET
+            volume.source.secret.CopyFrom(reference)
+
+    code, text = await expect_refusal(jobs.Create(job_pb2.CreateRequest(id=ID, config=wanted)))
+
+    assert (grpc.StatusCode.INVALID_ARGUMENT, True) == (code, "a pod gets those of its own job only" in text), text
