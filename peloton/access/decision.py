@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peloton.access.caller import CLUSTER, Caller, CallerKind
+from peloton.access.caller import CLUSTER, Caller, CallerKind, Role
 from peloton.access.rules import MethodRule, Needs
 from peloton.model.text import quote
 
@@ -34,9 +34,9 @@ def decide(caller: Caller, rule: MethodRule, pools: tuple[str, ...] = ()) -> Dec
         listed = _decide_by_list(caller, rule)
         if listed is not None:
             return listed
-    if not pools:
-        if caller.has_anywhere(rule.role):
-            return Decision(True, f"{caller} has role {rule.role}")
+    if not pools and caller.has_anywhere(rule.role):
+        return Decision(True, f"{caller} has role {rule.role}")
+    if not pools or not caller.has_anywhere(Role.READER):  # which pools there are is for readers
         return _refuse(caller, rule, f"it needs role {rule.role}", "")
     for pool in pools:
         if not caller.has(rule.role, pool):

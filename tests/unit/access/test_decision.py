@@ -145,3 +145,12 @@ def test_a_list_of_methods_shows_no_pools_that_roles_would_not() -> None:
     on_eng = Grant(Role.READER, "/eng")
     assert ("/eng",) == readable_paths(user(on_eng, methods=some))
     assert [None, None] == [readable_paths(user(methods=some)), readable_paths(user(on_eng, methods=all_methods))]
+
+
+def test_a_caller_without_a_role_learns_of_no_pool() -> None:
+    """An object that exists in a pool and one that does not exist are refused alike."""
+    proxy = user(Grant(Role.PROXY))
+    for caller in (user(), proxy):
+        there, missing = decide(caller, STOP, ("/secret",)), decide(caller, STOP)
+        assert (there.reason, there.pool) == (missing.reason, "")
+    assert "/secret" in decide(user(Grant(Role.READER, "/eng")), STOP, ("/secret",)).reason
