@@ -2,8 +2,8 @@
 
 A page continues from a position, the creation time and id of a job, and never counts the rows before it. One condition
 selects the index to scan: the narrowest by a bounded count. The others are filters on the scanned rows, at most
-SCAN_ROWS_MAX per call. A page that stops at that limit says so, and the next page continues. ``search.py`` chooses rows
-in the same way.
+SCAN_ROWS_MAX per call. A page that stops at that limit says so, and the next page continues; its position names no job
+that does not match. ``search.py`` chooses rows in the same way.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -98,6 +99,7 @@ class JobTable(Repository):
 # -- index scan ----------------------------------------------------------------------------------------------------
 
 _Found = tuple[int, str]  # creation time and id of a job
+_FIRST_ID, _LAST_ID = str(UUID(int=0)), str(UUID(int=2**128 - 1))
 
 
 @dataclass(frozen=True)
@@ -159,10 +161,15 @@ def _page(conn: sa.Connection, wanted: JobFilter, size: int, at: Position | None
     end = (max(ends) if walk.falls else min(ends)) if ends else None
     if end is not None:  # the other streams have not been scanned beyond it
         found = [one for one in found if (one >= end if walk.falls else one <= end)]
+    bound = Position(*end) if end is not None else None
+    if end is not None and end not in found and (at is None or at.created_ns != end[0]):
+        # The scan ended at a job that the caller may not read, perhaps: the next page begins at its moment.
+        bound = Position(end[0], _LAST_ID if walk.falls else _FIRST_ID, is_included=True)
+        found = [one for one in found if one[0] != end[0]]
     is_full = len(found) > size
     shown = found[:size]
-    beyond = shown[-1] if is_full and shown else end
-    onward = None if beyond is None else Position(*beyond, back=back)
+    onward = Position(*shown[-1]) if is_full and shown else bound
+    onward = replace(onward, back=back) if onward is not None else None
     backward: Position | None = None
     if at is not None:
         backward = Position(*shown[0], back=not back) if shown else replace(at, back=not back, is_included=True)
