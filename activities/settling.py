@@ -27,14 +27,15 @@ class SettlingActivities:
         self._now_ns = now_ns
 
     @define_activity("settle")
-    def settle(self, job_id: str, created_max: int = 0, at_once_max: int = 0) -> JobProgress:
+    def settle(self, job_id: str, created_max: int = 0, at_once_max: int = 0, place_max: int = 0) -> JobProgress:
         """Settle the job. Missing pods are also created when they are no more than ``created_max``.
 
         Up to ``at_once_max`` pods are then queued, placed and launched, each as far as it succeeds at once: the
-        progress counts the rest, for which the workflow makes the same steps by calls of their own.
+        progress counts the rest, for which the workflow makes the same steps by calls of their own. ``place_max`` is
+        the number of pods that the workflow places before it settles again.
         """
         job = JobId(job_id)
-        progress = self._settle(job, created_max)
+        progress = self._settle(job, created_max, place_max)
         if not progress.may_launch_at_once(at_once_max):
             return progress
         try:
@@ -44,8 +45,8 @@ class SettlingActivities:
             activity.logger.info("job %s: a step after its settle is left to the next call: %s", job, error)
         return progress
 
-    def _settle(self, job: JobId, created_max: int) -> JobProgress:
-        progress = self._jobs.settle(job, self._now_ns(), created_max)
+    def _settle(self, job: JobId, created_max: int, place_max: int) -> JobProgress:
+        progress = self._jobs.settle(job, self._now_ns(), created_max, place_max)
         if 0 < progress.missing_count <= created_max:
             self._pods.create(job, lambda _: None)
             progress = self._jobs.settle(job, self._now_ns())

@@ -53,9 +53,10 @@ PERSON: ContextVar[str] = ContextVar("PERSON", default="")
 class JobRecords(Protocol):
     def get(self, job_id: JobId) -> JobRecord | None: ...
 
-    def settle(self, job_id: JobId, now_ns: int, created_max: int = 0) -> JobProgress:
+    def settle(self, job_id: JobId, now_ns: int, created_max: int = 0, batch_max: int = 0) -> JobProgress:
         """Start the next run of a bounded number of ended pods, roll up the job's state, and report counts. Create the
-        instances of a new service if they are at most ``created_max``."""
+        instances of a new service if they are at most ``created_max``. Counts of a big job may be a second old while
+        more of its pods than ``batch_max`` wait for a host."""
         ...
 
     def set_goal(self, job_id: JobId, goal: JobState, now_ns: int) -> JobRecord | None:

@@ -154,9 +154,9 @@ class JobWorkflow(SignalledWorkflow):
             self.show()
             return self.progress
         self.last_retry_s, self.retry_s = self.retry_s, 0.0
-        few = self.policies.at_once_pods_max
-        at_once = min(few, self.policies.admit_pods_max, self.policies.place_pods_max)
-        self.progress = await run_local(SettlingActivities.settle, self.job_id, few, at_once, summary=SETTLE)
+        few, place_max = self.policies.at_once_pods_max, self.policies.place_pods_max
+        at_once = min(few, self.policies.admit_pods_max, place_max)
+        self.progress = await run_local(SettlingActivities.settle, self.job_id, few, at_once, place_max, summary=SETTLE)
         if self.progress.waiting_count:
             self.retry_s = self.policies.count_s  # no signal reports waiting pods
         self.show()

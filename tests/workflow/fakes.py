@@ -73,7 +73,7 @@ class FakeRecords(FakeIntent):
         return len(job.pods.records)
 
     @call
-    def settle(self, job_id: JobId, now_ns: int, created_max: int = 0) -> JobProgress:
+    def settle(self, job_id: JobId, now_ns: int, created_max: int = 0, batch_max: int = 0) -> JobProgress:
         progress = self.cluster.storage.jobs.settle(job_id, self.cluster.clock.now_ns())
         rolled = self.cluster.rolled.get(job_id)
         if rolled is None or progress.is_finished:

@@ -33,6 +33,7 @@ from services.storage.codec import job_record
 from services.storage.engine import Database, Repository, lock_job, read_job_row, reading
 from services.storage.jobs.configs import OverrideRows, insert_config, read_config
 from services.storage.jobs.deletion import forget_instances, forget_jobs
+from services.storage.jobs.launching import LaunchingJobs
 from services.storage.jobs.rows import grown_config, hold_job, insert_alone, store_growth
 from services.storage.jobs.secrets import Sent, carry_secrets, forget_elsewhere
 from services.storage.jobs.settling import apply, create_and_apply, read_pending, roll_up_part, take_back
@@ -70,7 +71,7 @@ _SERVICE_EVENTS = {
 class Jobs(Repository):
     def __init__(self, db: Database, store: SecretStore) -> None:
         super().__init__(db)
-        self._store = store
+        self._store, self._launching = store, LaunchingJobs()
 
     # -- reading
 
@@ -241,13 +242,23 @@ class Jobs(Repository):
 
     # -- settling
 
-    def settle(self, job_id: JobId, now_ns: int, created_max: int = 0) -> JobProgress:
+    def settle(self, job_id: JobId, now_ns: int, created_max: int = 0, batch_max: int = 0) -> JobProgress:
         """Settle a job, changing at most SETTLE_PODS_MAX pods; ``settle_again`` when more remain. Raises NotFound.
 
         The instances of a new service are created, too, when they are at most ``created_max``. ``deadline_s`` is the
         time to the next moment at which settling changes something by itself: the end of a pod's longest running time,
-        or of a service's wait before its next run. An ended job is not touched.
+        or of a service's wait before its next run. An ended job is not touched. With ``batch_max``, a big job is not
+        counted again while more of its pods than that wait for a host (``launching``).
         """
+        if batch_max and (launching := self._launching.find(self._db, job_id, now_ns, batch_max)) is not None:
+            return launching
+        job, progress = self._settle(job_id, now_ns, created_max)
+        if job is not None:
+            self._launching.note(job, progress, now_ns)
+        return progress
+
+    def _settle(self, job_id: JobId, now_ns: int, created_max: int) -> tuple[JobRecord | None, JobProgress]:
+        """Return the progress, and the job if it has not ended."""
         for attempt in range(1, SETTLE_ATTEMPTS_MAX + 1):
             read = partial(read_pending, job_id=job_id, now_ns=now_ns, created_max=created_max)
             found, wake = self._db.read(read)
@@ -255,17 +266,18 @@ class Jobs(Repository):
                 due_ns = next_due_ns(wake, found, now_ns)
                 if wake is not None and due_ns is not None:
                     self._db.write(partial(mark_seen, job_id=job_id, wake=wake, due_ns=due_ns))
-                return found
+                return None, found
+            job = found.view.job
             if not found.must_write and not found.creates:
                 if found.new_due_ns(now_ns) is not None:
                     self._db.write(partial(take_back, found=found, now_ns=now_ns))
-                return replace(found.plan.progress, settle_again=found.work.more)
+                return job, replace(found.plan.progress, settle_again=found.work.more)
             write = create_and_apply if found.creates else apply
             settled = self._db.write(partial(write, found=found, now_ns=now_ns))
             if settled is not None:
-                return settled
+                return job, settled
             if attempt == SETTLE_ATTEMPTS_MAX:
-                return replace(found.plan.progress, settle_again=True)
+                return job, replace(found.plan.progress, settle_again=True)
         raise AssertionError("unreachable")
 
     def roll_up(self, job_ids: Sequence[JobId], now_ns: int) -> RolledUp:

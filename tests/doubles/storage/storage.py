@@ -105,7 +105,7 @@ class MemoryJobs(_Repository):
         found = self._rows.jobs.get(job_id)
         return found.record if found is not None else None
 
-    def settle(self, job_id: JobId, now_ns: int, created_max: int = 0) -> JobProgress:
+    def settle(self, job_id: JobId, now_ns: int, created_max: int = 0, batch_max: int = 0) -> JobProgress:
         job = self._rows.known(job_id)
         if job.has_ended:
             self._rows.wakes.pop(job_id, None)

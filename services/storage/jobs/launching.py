@@ -1,0 +1,71 @@
+"""Big jobs whose pods are being launched, a batch after each settle: their pods are counted once in a while, and in
+between it is enough that more of them wait for a host than the next batch takes.
+
+Counting reads all pods of the job, so that one count for each batch would cost a time that grows with the square of the
+pods. An answer without a count changes nothing, leaves the job's wake-up as it is, and lets the workflow place a batch,
+after which it settles again: what has happened meanwhile is found by the next count.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import replace
+
+import sqlalchemy as sa
+
+from peloton.model.job import JobProgress, JobRecord, JobState
+from peloton.model.times import NS_PER_S
+from services.storage.engine import Database
+from services.storage.pods.sql import LAUNCHABLE
+from services.storage.tables import JOB, POD
+
+BIG_PODS = 5_000
+"""Size from which on a job is not counted for each batch."""
+COUNTED_FOR_NS = 1 * NS_PER_S
+"""Time after a count in which no further one is necessary."""
+JOBS_MAX = 1_000
+"""Jobs whose last count is kept."""
+
+_WAITING = sa.select(POD.c.instance_id).where(
+    POD.c.job_id == sa.bindparam("of_job"),
+    POD.c.instance_id >= sa.bindparam("first", type_=sa.BigInteger),
+    LAUNCHABLE,
+)
+_COUNT = sa.select(sa.func.count()).select_from(
+    _WAITING.limit(sa.bindparam("at_most", type_=sa.Integer)).subquery("waiting")
+)
+_READING = sa.select(JOB.c.revision, _COUNT.scalar_subquery()).where(JOB.c.job_id == sa.bindparam("of_job"))
+
+
+class LaunchingJobs:
+    """Last counts of big jobs of which nothing remains but launches. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counted: OrderedDict[str, tuple[int, int, JobProgress]] = OrderedDict()
+
+    def note(self, job: JobRecord, progress: JobProgress, now_ns: int) -> None:
+        """Keep the result of a count, or forget the job if another step is due."""
+        launches = JobProgress(JobState.RUNNING, progress.counts, ready_count=progress.ready_count)
+        is_kept = job.instance_count >= BIG_PODS and progress.ready_count > 0 and progress == launches
+        if not is_kept and job.job_id not in self._counted:
+            return
+        with self._lock:
+            self._counted.pop(job.job_id, None)
+            if is_kept:
+                self._counted[job.job_id] = (now_ns, job.gang_size if job.gang_size > 1 else 0, progress)
+            if len(self._counted) > JOBS_MAX:
+                self._counted.popitem(last=False)
+
+    def find(self, db: Database, job_id: str, now_ns: int, batch_max: int) -> JobProgress | None:
+        """Return the last counts if they are recent, the job has not changed, and more pods wait for a host than one
+        batch takes; otherwise None, and the pods have to be counted."""
+        with self._lock:
+            counted_ns, first, progress = self._counted.get(job_id, (0, 0, None))
+        if progress is None or not 0 <= now_ns - counted_ns < COUNTED_FOR_NS:
+            return None
+        named = {"of_job": job_id, "first": first, "at_most": batch_max + 1}
+        revision, waiting = db.read(lambda conn: conn.execute(_READING, named).one_or_none()) or (0, 0)
+        is_certain = revision == progress.revision and waiting > batch_max
+        return replace(progress, ready_count=waiting) if is_certain else None
