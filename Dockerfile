@@ -13,7 +13,7 @@ COPY services services
 COPY cli cli
 COPY examples examples
 RUN pip --python /opt/peloton/bin/python install --no-cache-dir --disable-pip-version-check \
-        -c constraints.txt '.[aurora,web,postgres,secure,uvloop]'
+        -c constraints.txt '.[aurora,web,postgres,secure]'
 
 FROM python:3.12-slim
 

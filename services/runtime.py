@@ -105,7 +105,7 @@ def run(roles: Sequence[str], upgrade: bool = False, config: str = "") -> None:
     _raise_file_limit()
     failed = False
     try:
-        with asyncio.Runner(loop_factory=find_loop()) as runner:
+        with asyncio.Runner() as runner:
             runner.run(_run(settings, roles, upgrade))
     except* PelotonError as group:
         failed = True
@@ -114,16 +114,6 @@ def run(roles: Sequence[str], upgrade: bool = False, config: str = "") -> None:
             log.log(logging.WARNING if isinstance(error, Unavailable) else logging.ERROR, "%s", error)
     if failed:
         sys.exit(1)
-
-
-def find_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes event loops: uvloop where it is installed, which takes less CPU; None for asyncio's own."""
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        return None
-    make: Callable[[], asyncio.AbstractEventLoop] = new_event_loop
-    return make
 
 
 async def _run(settings: Settings, roles: Sequence[str], upgrade: bool) -> None:

@@ -539,7 +539,7 @@ MAY: dict[str, May] = {
             "services.temporal_connection",
         )
     ),
-    "services.runtime": May((*_INSIDE, "peloton.extras", "workflows.policies", "services"), ("uvloop",)),
+    "services.runtime": May((*_INSIDE, "peloton.extras", "workflows.policies", "services")),
     "services.secret_rotation": May(
         ("services.secrets", "services.settings", "services.storage.schema_version", "services.storage.storage")
     ),

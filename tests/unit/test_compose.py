@@ -302,7 +302,7 @@ def test_the_image_has_what_production_needs() -> None:
     users = [arguments for name, arguments in last if name == "USER"]
 
     assert "--without-pip" in made.split()
-    assert shlex.split(install)[-1] == ".[aurora,web,postgres,secure,uvloop]"
+    assert shlex.split(install)[-1] == ".[aurora,web,postgres,secure]"
     assert [step for step in steps if re.search(r"\b(pip|apt|apt-get)\b", step)] == []
     assert users == ["10001:10001"]
 
