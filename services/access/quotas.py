@@ -17,7 +17,7 @@ from peloton.access.quota import ACTIVE_PODS, ANYONE, QUOTAS, ROLE, SUBMISSIONS,
 from peloton.access.rows import check_keys, texts_of
 from peloton.model.text import quote
 from services.access.bindings import check_subject, subjects_of
-from services.access.files import WatchedFile
+from services.access.files import read_parsed_file
 
 RULES_MAX = 10_000
 LIMIT_MAX = 100_000_000
@@ -69,7 +69,7 @@ def _check_subject(subject: str, where: str) -> None:
 
 class QuotasFile:
     def __init__(self, path: str) -> None:
-        self._file = WatchedFile(path, "file of quotas", parse_quotas)
+        self._file = read_parsed_file(path, "file of quotas", parse_quotas)
 
     def get(self) -> Rules:
         return self._file.get()
