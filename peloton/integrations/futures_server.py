@@ -8,7 +8,8 @@ import struct
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 
@@ -58,9 +59,8 @@ class ResultServer:
         self._socket.close()
         with self._lock:
             for connection in self._connections:
-                with suppress(OSError), socket.socket(fileno=connection.fileno()) as stream:
+                with suppress(OSError), borrow(connection) as stream:  # which a lost worker has ended
                     stream.shutdown(socket.SHUT_RDWR)
-                    stream.detach()
 
     def _accept(self) -> None:
         while True:
@@ -136,8 +136,17 @@ class ResultServer:
         return idle_s > self._idle_s and self.worker_count > self._workers_min
 
 
+@contextmanager
+def borrow(connection: Connection) -> Iterator[socket.socket]:
+    """Yield the socket of a connection, which is left open also after an error: the connection closes it."""
+    stream = socket.socket(fileno=connection.fileno())
+    try:
+        yield stream
+    finally:
+        stream.detach()
+
+
 def set_unlimited(connection: Connection) -> None:
     """Let reads of the connection wait as long as a call takes."""
-    stream = socket.socket(fileno=connection.fileno())
-    stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
-    stream.detach()
+    with borrow(connection) as stream:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))

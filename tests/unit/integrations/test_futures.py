@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
+from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
 
-from peloton.integrations import futures
+from peloton.integrations import futures, futures_server
 from peloton.integrations.futures import PelotonExecutor
-from peloton.integrations.futures_calls import CallLost, RemoteTraceback
+from peloton.integrations.futures_calls import CallLost, Calls, RemoteTraceback
+from peloton.integrations.futures_server import ResultServer
 from peloton.integrations.futures_worker import TOKEN, Worker, connect
 from tests.unit.integrations.fake_jobs import POOL, FakeClient
 
@@ -56,7 +61,14 @@ def join(fake: FakeClient, token: str = "") -> Connection:
 
 
 def work(fake: FakeClient) -> None:
-    threading.Thread(target=Worker(join(fake)).serve, daemon=True).start()
+    """Run calls in a thread until the executor ends, which may close the connection at any time."""
+    worker = Worker(join(fake))
+
+    def serve() -> None:
+        with suppress(EOFError, OSError):
+            worker.serve()
+
+    threading.Thread(target=serve, daemon=True).start()
 
 
 def lose_next_batch(fake: FakeClient) -> None:
@@ -174,3 +186,26 @@ def test_limits_that_contradict_each_other_are_refused(fake: FakeClient) -> None
     """The error has both numbers."""
     with pytest.raises(ValueError, match="instances_min is 3, instances_max 2"):
         PelotonExecutor("127.0.0.1:1", POOL, instances_min=3, instances_max=2)
+
+
+def test_a_server_that_ends_closes_no_descriptor_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may have vanished: its connection belongs to the thread that attends it, which closes it."""
+    monkeypatch.setattr(futures_server, "WAIT_S", 2 * TIMEOUT_S)
+    calls = Calls(1)
+    server = ResultServer(calls, b"token", local_address="127.0.0.1")
+    host, _, port = server.address.rpartition(":")
+    connection = connect(host, int(port), b"token")
+    connection.send((7, futures_version()))
+    until(lambda: server.worker_count)
+    [attended] = server._connections
+    with socket.socket(fileno=os.dup(connection.fileno())) as stream:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+    until(lambda: attended.poll(0))
+
+    server.close()
+
+    assert os.fstat(attended.fileno())
+    calls.close()
+    until(lambda: not server.worker_count)
+    until(lambda: attended.closed)
