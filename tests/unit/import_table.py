@@ -483,7 +483,10 @@ MAY: dict[str, May] = {
         ("temporalio",),
     ),
     "services.aurorabridge.events": May(
-        ("peloton.api", "peloton.errors", "peloton.model", "services.aurorabridge"),
+        (
+            *("peloton.api", "peloton.errors", "peloton.model"),
+            *("services.access.forwarded", "services.aurorabridge", "services.places"),
+        ),
         ("grpc", "httptools", "orjson", "starlette", "thriftpy2"),
     ),
     # The shared part of emulated clusters of any kind: it imports none of them.

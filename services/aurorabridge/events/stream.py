@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Hashable
 from contextlib import aclosing
 
 import grpc
@@ -14,15 +14,19 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from services.access.forwarded import FORWARDED
 from services.aurorabridge.events.event import encode_event, is_event
 from services.aurorabridge.events.feed import Changes, Feed
 from services.aurorabridge.events.tasks import Tasks
 from services.aurorabridge.method import Refusal
+from services.places import Tally
 
 log = logging.getLogger(__name__)
 
 CLIENTS_MAX = 100
 """Maximum number of open streams of one bridge: each is a watch of the api."""
+PER_CLIENT_MAX = 20
+"""Maximum number of them with the same credentials or, without any, from the same address."""
 BEAT_S = 15.0
 """Interval of comments on an idle stream, by which both ends detect a dead connection."""
 BEAT = b": beat\n\n"
@@ -49,6 +53,7 @@ class Streams:
         self.slow_s, self.beat_s = slow_s, beat_s
         self.open_count = 0
         self.closing = asyncio.Event()
+        self.of_clients = Tally()
 
     def route(self) -> Route:
         return Route("/events", self.answer)
@@ -61,7 +66,11 @@ class Streams:
             return PlainTextResponse("Last-Event-ID: want the id of an event\n", 400)
         if self.open_count >= CLIENTS_MAX:
             return PlainTextResponse(f"{CLIENTS_MAX} streams are open: try again later\n", 503, {"retry-after": "10"})
-        return _Stream(self, int(last))
+        client = FORWARDED.get() or (request.client.host if request.client else "")
+        if self.of_clients.count(client) >= PER_CLIENT_MAX:
+            text = f"{PER_CLIENT_MAX} streams of this client are open, as many as a client may have: close one\n"
+            return PlainTextResponse(text, 429, {"retry-after": "10"})
+        return _Stream(self, client, int(last))
 
     def close(self) -> None:
         """End all streams; their clients resume at another bridge."""
@@ -71,12 +80,16 @@ class Streams:
 class _Stream(Response):
     """Stream of one client, until it disconnects or is too slow, or the watch ends. The client then resumes."""
 
-    def __init__(self, streams: Streams, after: int) -> None:
+    def __init__(self, streams: Streams, client: Hashable, after: int) -> None:
         super().__init__()
-        self._streams, self._after = streams, after
+        self._streams, self._client, self._after = streams, client, after
         self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._streams.of_clients.hold(self._client):
+            await self._serve(receive, send)
+
+    async def _serve(self, receive: Receive, send: Send) -> None:
         self._streams.open_count += 1
         ends = [asyncio.create_task(work) for work in (self._send(send), _until_gone(receive))]
         closing = asyncio.create_task(self._streams.closing.wait())

@@ -11,6 +11,7 @@ import orjson
 import pytest
 from starlette.requests import Request
 
+from services.access.forwarded import FORWARDED
 from services.aurorabridge.events import stream as module
 from services.aurorabridge.events.stream import Streams
 from tests.unit.aurorabridge.event_doubles import JOB, Log, pod, task_of, until
@@ -23,9 +24,10 @@ class Tasks:
 class Client:
     """A client over ASGI; ``is_reading`` cleared: it does not take what is sent."""
 
-    def __init__(self, streams: Streams, last_id: str | None = None) -> None:
+    def __init__(self, streams: Streams, last_id: str | None = None, address: str = "10.0.0.1") -> None:
         headers = [(b"last-event-id", last_id.encode())] if last_id is not None else []
         self.scope = {"type": "http", "method": "GET", "path": "/events", "headers": headers, "query_string": b""}
+        self.scope["client"] = (address, 4711)
         self.streams = streams
         self.status = 0
         self.text = ""
@@ -166,6 +168,27 @@ async def test_number_of_streams_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         await until(lambda: third.frames)
 
     assert (200, 503, 200) == (first.status, second.status, third.status)
+
+
+async def test_one_client_has_a_share_of_the_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another stream of a client is refused until one of them ends; clients at other addresses, or with credentials, have
+    shares of their own.
+    """
+    monkeypatch.setattr(module, "PER_CLIENT_MAX", 1)
+    streams = streams_of(Log())
+    first, second, third = Client(streams), Client(streams), Client(streams)
+    other, known = Client(streams, address="10.0.0.2"), Client(streams)
+    async with open_stream(first), open_stream(other):
+        await until(lambda: first.frames and other.frames)
+        await second.run()
+        FORWARDED.set((("authorization", "Bearer a"),))
+        async with open_stream(known):
+            await until(lambda: known.frames)
+        FORWARDED.set(())
+    async with open_stream(third):
+        await until(lambda: third.frames)
+
+    assert [200, 429, 200, 200, 200] == [one.status for one in (first, second, third, other, known)]
 
 
 async def test_closed_bridge_ends_its_streams() -> None:

@@ -297,7 +297,7 @@ def test_a_sign_in_without_its_token_is_ended(issuer: Issuer, stand_in: StandIn)
 
 
 def test_a_damaged_sign_in_cannot_be_ended(issuer: Issuer, stand_in: StandIn) -> None:
-    """Both files are deleted, and the fault says that the sign-in lasts."""
+    """The files are deleted, and the fault says that the sign-in lasts."""
     path = store(issuer, stand_in)
     sign_in_file(path).write_text("{")
     deleted, fault = delete_sign_in(path)
