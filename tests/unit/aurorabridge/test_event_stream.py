@@ -171,8 +171,8 @@ async def test_number_of_streams_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_one_client_has_a_share_of_the_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another stream of a client is refused until one of them ends; clients at other addresses, or with credentials, have
-    shares of their own.
+    """Another stream of a client is refused until one of them ends; clients at other addresses, or with credentials,
+    have shares of their own.
     """
     monkeypatch.setattr(module, "PER_CLIENT_MAX", 1)
     streams = streams_of(Log())
