@@ -196,8 +196,14 @@ class Schedules:
         (input,) = await self._client.data_converter.decode(action.args, [ScheduledJobInput])
         config = base64.b64decode(input.config)
         query = f"{SCHEDULED_BY.name} = {_quote(schedule_id(name))}"
-        runs = [run async for run in self._runs(query, runs_max)]
         policy, attributes = found.schedule.policy, found.typed_search_attributes
+        created, pool = info.created_at, attributes.get(POOL)
+
+        def is_shown(run: WorkflowExecution) -> bool:
+            """Report whether a run is of this schedule, or of one that had its name before in the same pool."""
+            return run.start_time >= created or run.typed_search_attributes.get(POOL) == pool
+
+        runs = [run async for run in self._runs(query, runs_max, is_shown)]
         catch_up_s = int(policy.catchup_window.total_seconds()) if policy.catchup_window else 0
         overlap = _OVERLAPS.get(policy.overlap, Overlap.SKIP)
         skipped, missed = info.num_actions_skipped_overlap, info.num_actions_missed_catchup_window
@@ -251,11 +257,13 @@ class Schedules:
                     found[wanted[run.workflow_id]] = run
         return found
 
-    async def _runs(self, query: str, limit: int) -> AsyncIterator[Run]:
+    async def _runs(
+        self, query: str, limit: int, is_shown: Callable[[WorkflowExecution], bool] = lambda run: True
+    ) -> AsyncIterator[Run]:
         """Yield the runs under way first, then the last ended."""
         ended = f"{query} AND ExecutionStatus != 'ContinuedAsNew'"
         async for one in self._client.list_workflows(ended, limit=limit, page_size=limit, rpc_timeout=RPC_TIMEOUT):
-            if one.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
+            if one.status is not WorkflowExecutionStatus.CONTINUED_AS_NEW and is_shown(one):
                 yield await _run(one)
 
 

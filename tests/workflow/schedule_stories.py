@@ -35,9 +35,9 @@ class ScheduleStory:
 
     async def create(self, times: Times = YEARLY, overlap: Overlap = Overlap.SKIP, **state: Any) -> None:
         config = job_pb2.JobConfig(name="train", respoolID=ResourcePoolID(value="pool"))
-        job = ScheduledJob(config.SerializeToString(), "train", "pool", "/eng", "maps", "ann")
         options = ScheduleOptions(overlap)
-        given: dict[str, Any] = {"paused": False, "note": ""} | state
+        given: dict[str, Any] = {"paused": False, "note": "", "pool_path": "/eng"} | state
+        job = ScheduledJob(config.SerializeToString(), "train", "pool", given["pool_path"], "maps", "ann")
         await self.schedules.create(self.name, times, options, job, given["paused"], given["note"])
 
     async def until(self, fact: Callable[[Schedule], bool], what: str) -> Schedule:

@@ -41,6 +41,21 @@ async def test_a_trigger_creates_one_job_which_people_find(client: Client) -> No
     }
 
 
+async def test_a_name_that_is_used_again_shows_no_runs_of_another_pool(client: Client) -> None:
+    """A schedule is changed by another one of its name, whose runs follow the earlier ones of the same pool only."""
+    async with schedule_story(client) as story:
+        await story.create()
+        await story.trigger()
+        (run,) = await story.runs(RunState.SUCCEEDED)
+        shown = {}
+        for path in ("/other", "/eng"):
+            await story.schedules.delete(story.name)
+            await story.create(pool_path=path)
+            shown[path] = [each.job_id for each in (await story.schedules.get(story.name, 20)).runs]
+
+    assert {"/other": [], "/eng": [run.job_id]} == shown
+
+
 async def test_a_time_is_left_out_while_a_job_runs(client: Client) -> None:
     """The policy is skip; a paused schedule can be triggered, and its note says why it is paused."""
     async with schedule_story(client, run_s=60.0) as story:
