@@ -34,7 +34,7 @@ from tests.bench.prefetch import roll_prefetch
 from tests.bench.pressure import pressure
 from tests.bench.reads import reads
 from tests.bench.rebalance import rebalance
-from tests.bench.retention import retention, retention_postgres
+from tests.bench.retention import retention, retention_month, retention_postgres
 from tests.bench.rollout import roll_100x90, roll_9000
 from tests.bench.sandbox import sandbox
 from tests.bench.security import security
@@ -84,6 +84,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "job-table-postgres": job_table_postgres,
     "retention": retention,
     "retention-postgres": retention_postgres,
+    "retention-month": retention_month,
     "drain-50": drain_50,
     "roll-9000": roll_9000,
     "roll-100x90": roll_100x90,

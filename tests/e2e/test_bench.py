@@ -22,6 +22,9 @@ from tests.bench.minicluster import minicluster_updates
 from tests.bench.pods import pods
 from tests.bench.pressure import pressure
 from tests.bench.rebalance import rebalance
+from tests.bench.retention import Size as RetentionSize
+from tests.bench.retention import retention
+from tests.bench.security import LIMITS, OFF, security
 from tests.bench.web import web, web_paint
 from tests.bench.weight import config_weight
 from tests.bench.wide import hosts, wide
@@ -54,6 +57,25 @@ def test_cost(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found[unit]["sum_ms"] == pytest.approx(sum(found[unit]["cpu_ms"].values()), abs=0.01)
         assert found[unit]["yardsticks"] > 0
         assert (2, True) == (found[unit]["rounds"], found[unit]["apart"] >= 1)
+
+
+def test_security(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each unit has its cost without, with security and with telemetry, and a ratio for each of the two by round."""
+    monkeypatch.setattr(guard, "QUIET_S", 0.1)
+    found = security(jobs=5, pods=100, rounds=2, hosts=5)
+
+    for unit in ("per_job", "per_pod"):
+        assert found[unit]["cpu_ms"].keys() == found[unit]["per_second"].keys() == {OFF, *LIMITS}
+        assert dict.fromkeys(LIMITS, 2) == {name: len(ratios) for name, ratios in found[unit]["cpu_ratios"].items()}
+
+
+def test_a_standing_month() -> None:
+    """The jobs of a standing month are there with the pods and events that retention leaves of them, and age."""
+    found = retention(RetentionSize(10, days=2, queries=1, standing_days=30, days_per_line=1))
+
+    stood, first, second = found["days"]
+    assert 10 * (30 * 2 + 14 + 7 * 6) <= stood["rows"]
+    assert (0, True) == (stood["deleted"], first["deleted"] == second["deleted"] > 0)
 
 
 def test_aurora() -> None:
