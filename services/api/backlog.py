@@ -1,9 +1,9 @@
 """Back-pressure: calls that add work are delayed under a large backlog, and rejected with a retry time under a larger
 one.
 
-The backlog is counted in storage, which all apis share, at most once a second and only while such calls arrive. In
+The backlog is counted in storage, which all apis share, at most every ``POLL_S`` and only while such calls arrive. In
 between, an api adds the calls that it has admitted itself: a single api never exceeds a bound, and several exceed it at
-most by the calls admitted in that second. Reads, and calls that end things, are never rejected here.
+most by the calls admitted between two counts. Reads, and calls that end things, are never rejected here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from services.grpc_handlers import AroundCalls, within
 from services.storage.jobs.search import Backlog
 from services.telemetry.metrics import register_gauge
 
-POLL_S = 1.0
+POLL_S = 0.25
 READ_SHARE = 0.05
 """Share of time that counting may take: a slow count is repeated less often."""
 PACE_S = 0.25
@@ -40,7 +40,7 @@ ADDS = ("Create", "Update", "Replace", "Patch")
 class Bounds:
     """Bounds at which calls that add work are rejected; at ``jobs_paced`` they are delayed."""
 
-    jobs_paced: int = 100
+    jobs_paced: int = 40
     jobs_waiting: int = 10_000
     jobs_active: int = 100_000
     pods_active: int = 2_000_000
@@ -80,6 +80,7 @@ class BacklogGate(AroundCalls):
         self._clock_s = clock_s
         self._sleep = sleep
         self._counting_lock = asyncio.Lock()
+        self._turn = asyncio.Lock()  # of delayed calls, which proceed in the order in which they came
         self._stored = Backlog()
         self._read_at_s = self._due_s = -float("inf")
         self._in_flight = 0
@@ -90,11 +91,12 @@ class BacklogGate(AroundCalls):
 
     async def enter(self) -> None:
         """Wait for a slot before adding work; ``leave`` must follow. Raises ResourceExhausted."""
-        await self._refresh_counts()
         until_s = self._clock_s() + PACE_MAX_S
-        while self._stored.jobs_waiting + self._uncounted >= self._bounds.jobs_paced and self._clock_s() < until_s:
-            await self._sleep(PACE_S)
+        async with self._turn:
             await self._refresh_counts()
+            while self._stored.jobs_waiting + self._uncounted >= self._bounds.jobs_paced and self._clock_s() < until_s:
+                await self._sleep(PACE_S)
+                await self._refresh_counts()
         stored, unseen = self._stored, self._uncounted
         found = replace(stored, jobs_waiting=stored.jobs_waiting + unseen, jobs_active=stored.jobs_active + unseen)
         if (reached := excess(found, self._bounds)) is not None:

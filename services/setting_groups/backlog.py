@@ -10,7 +10,7 @@ from services.setting_rules import setting
 @dataclass(frozen=True)
 class BacklogSettings:
     jobs_paced: int = setting(
-        100,
+        40,
         "api worker",
         "number of unstarted jobs from which on calls that submit more are delayed, up to 5 s. See "
         "[back-pressure](operations.md#back-pressure)",

@@ -118,7 +118,7 @@ async def test_callers_are_slowed_down_before_any_is_refused() -> None:
     gate = BacklogGate(store, calls, Bounds(jobs_paced=3), store.clock_s, sleep)
     store.waiting, drained = 3, 2
     assert await try_enter(gate)
-    assert (2.0, 3) == (sum(slept_s), store.looks)
+    assert (2.0, 1 + 2.0 / POLL_S) == (sum(slept_s), store.looks)
 
     drained = 2  # and the admitted one
     assert await try_enter(gate)
@@ -126,8 +126,31 @@ async def test_callers_are_slowed_down_before_any_is_refused() -> None:
     await calls.close()
 
 
-async def test_storage_is_asked_once_a_second() -> None:
-    """The gate reads storage once a second for any number of callers; their retry times are spread over the time
+async def test_delayed_callers_proceed_in_their_order() -> None:
+    """A caller that comes later does not overtake those that wait."""
+    store, calls = Store(), Calls()
+    entered: list[int] = []
+
+    async def sleep(seconds: float) -> None:
+        store.now_s += seconds
+        store.waiting = max(store.waiting - 1, 0)
+        await asyncio.sleep(0)
+
+    async def enter(number: int) -> None:
+        await gate.enter()
+        entered.append(number)
+        store.waiting += 1
+        gate.leave()
+
+    gate = BacklogGate(store, calls, Bounds(jobs_paced=3), store.clock_s, sleep)
+    store.waiting = 5
+    await asyncio.gather(*map(enter, range(8)))
+    assert list(range(8)) == entered
+    await calls.close()
+
+
+async def test_storage_is_asked_once_in_a_while() -> None:
+    """The gate reads storage once in ``POLL_S`` for any number of callers; their retry times are spread over the time
     that earlier callers needed."""
     store, calls = Store(), Calls()
     gate = BacklogGate(store, calls, replace(BOUNDS, jobs_waiting=5), store.clock_s)
@@ -146,7 +169,7 @@ async def test_storage_is_asked_once_a_second() -> None:
 
     for _ in range(5):
         gate.leave()
-    store.now_s = 1.0
+    store.now_s = POLL_S
     assert await try_enter(gate)  # none was stored
     assert 2 == store.looks
     await calls.close()
