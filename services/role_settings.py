@@ -185,4 +185,5 @@ def read_kubernetes_settings(settings: Settings) -> KubernetesSettings:
         admission_timeout_s=settings.kubernetes_admission_timeout_s,
         gang_services=settings.kubernetes_gang_services,
         volumes=settings.kubernetes_volumes,
+        owner_kinds=settings.kubernetes_owner_kinds,
     )

@@ -56,6 +56,12 @@ class KubernetesSettings:
         low=1,
         high=WEEK_S,
     )
+    kubernetes_owner_kinds: str = setting(
+        "",
+        "hostmgr",
+        "path of a YAML file with further [kinds of owners](kubernetes/owners.md#further-kinds) that can be held "
+        "suspended; empty: the known kinds alone",
+    )
     kubernetes_pool_objects: bool = setting(
         False,
         "hostmgr",

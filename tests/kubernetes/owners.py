@@ -57,6 +57,14 @@ def apply_schemas(client: Client) -> None:
         await_served(client, kind)
 
 
+def apply_schema(client: Client, kind: OwnerKind) -> None:
+    """Apply the schema of a further kind, and wait until it is served."""
+    [schema] = owner_parts.read_objects(kind.plural)
+    reply = client.ask("POST", CRDS, schema)
+    assert reply.status == http.client.CREATED, reply.body
+    await_served(client, kind)
+
+
 def _older_versions(name: str) -> list[Json]:
     """Return the versions of another schema of the same objects, as those that are not stored: a cluster has one of the
     two projects, and the tests have both."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
+from services.hostmgr.kubernetes.suspend.kinds_file import read_kinds
 from services.hostmgr.kubernetes.suspend.owner_kinds import (
     KINDS,
     OwnerKind,
@@ -22,8 +24,9 @@ from tests.kubernetes.client import MERGE, Client, Json
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.external_world import wait
 from tests.kubernetes.fixtures import REAL_KUBERNETES
-from tests.kubernetes.owners import running_owners
-from tests.unit.owner_examples import SIZES, example, kind_named, runtime
+from tests.kubernetes.owner_controller import OwnerController
+from tests.kubernetes.owners import apply_schema, running_owners
+from tests.unit.owner_examples import SIZES, example, example_of_the_page, kind_named, pod_template, runtime
 
 pytestmark = REAL_KUBERNETES
 EACH = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.kind}-{kind.version}")
@@ -58,11 +61,11 @@ def ask(client: Client, method: str, path: str, body: Json | None = None, conten
 class Owner:
     """An owner in a namespace of its own."""
 
-    def __init__(self, client: Client, kind: OwnerKind, is_held: bool) -> None:
+    def __init__(self, client: Client, kind: OwnerKind, is_held: bool, body: Json | None = None) -> None:
         self.client, self.kind = client, kind
         self.namespace = f"owners-{next(_numbers)}"
         ask(client, "POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
-        new = _merge(example(kind), suspend_patch(kind, is_held))
+        new = _merge(body or example(kind), suspend_patch(kind, is_held))
         new["metadata"] = {"name": "one", "namespace": self.namespace}
         self.all = f"/apis/{kind.api_version}/namespaces/{self.namespace}/{kind.plural}"
         ask(client, "POST", self.all, new)
@@ -156,6 +159,28 @@ def test_a_suspended_job_set_suspends_its_jobs(admin: Client) -> None:
     wait(lambda: all(job["spec"]["suspend"] for job in jobs()), "suspended Jobs")
     assert [None] * 3 == [job["status"].get("failed") for job in jobs()]
     assert owner.look()["status"].get("restarts", 0) == 0
+
+
+def test_a_kind_of_a_file_is_held_like_the_others(plane: ControlPlane, admin: Client, tmp_path: Path) -> None:
+    """The kind that the documentation adds is read, started and stopped on its real schema."""
+    file = tmp_path / "kinds.yaml"
+    file.write_text(example_of_the_page(), encoding="utf-8")
+    kind = read_kinds(str(file))[-1]
+    apply_schema(admin, kind)
+    roles = {role: {"replicas": 2, "template": pod_template()} for role in ("Master", "Worker")}
+    body = {**example(JOB), "apiVersion": kind.api_version, "kind": kind.kind, "spec": {"xgbReplicaSpecs": roles}}
+
+    with OwnerController(plane.login, [kind]):
+        owner = Owner(admin, kind, is_held=True, body=body)
+        assert {"Master": 2, "Worker": 2} == owner.sizes()
+        owner.suspend(False)
+        owner.await_pods(4)
+        owner.suspend(True)
+        owner.await_pods(0)
+        owner.suspend(False)
+        owner.await_pods(4)
+        owner.succeed()
+        wait(lambda: is_ended(kind, owner.look()), "the end")
 
 
 @pytest.mark.parametrize(

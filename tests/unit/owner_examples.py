@@ -3,6 +3,7 @@ schemas."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS, OwnerKind
@@ -100,6 +101,14 @@ SIZES: dict[tuple[str, str], dict[str, int]] = {
     ("SparkApplication", "v1beta2"): {"driver": 1, "executor": 3},
 }
 """Pods of the examples, by pod set."""
+
+
+PAGE = Path(__file__).parents[2] / "docs/kubernetes/owners.md"
+
+
+def example_of_the_page() -> str:
+    """Return the file of kinds that the documentation shows."""
+    return PAGE.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
 
 
 def kind_named(kind: str, version: str) -> OwnerKind:

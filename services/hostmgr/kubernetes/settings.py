@@ -41,6 +41,7 @@ class KubernetesSettings:
     admission_timeout_s: float = 300.0  # seconds in which an admitted pod is scheduled, or is put back
     gang_services: bool = False  # gangs have a Service, and their pods DNS names
     volumes: str = ""  # folder of each node for its volumes; empty: nodes keep none
+    owner_kinds: str = ""  # path of a file with further kinds of owners; empty: none
 
     def __post_init__(self) -> None:
         if not LABEL_VALUE.fullmatch(self.cluster) or not self.cluster:
