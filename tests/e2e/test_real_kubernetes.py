@@ -92,7 +92,11 @@ def test_a_gang(cluster: Cluster, pool: str, kubernetes: Path) -> None:
     named = {member.address.partition(".")[0] for member in gang.members}
     with Client(login_of(kubernetes)) as client:
         cluster.wait(lambda: _names(client, job) == named, "endpoints of the Service with the names of the members")
+        pod = cluster.task(job, 2).runtime.mesosTaskId.value
+        found = client.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}").json()["spec"]["containers"][0]["env"]
     assert [f"instance-{i}.gang-{job}.{NAMESPACE}.svc" for i in range(3)] == [each.address for each in gang.members]
+    peers = ",".join(each.address for each in gang.members)
+    assert peers == next(each["value"] for each in found if each["name"] == "PELOTON_GANG_PEERS")
 
     cluster.client.tasks.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)))
 

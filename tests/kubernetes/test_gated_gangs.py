@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
@@ -20,6 +21,7 @@ from tests.kubernetes.fake_kubelet import ALLOCATABLE, FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
 pytestmark = REAL_KUBERNETES
+ROOT = Path(__file__).parents[2]
 R = PodState.RUNNING
 LABELS = {"for": "gangs"}
 GROUPS = {"scheduling.x-k8s.io": "v1alpha1", "scheduling.volcano.sh": "v1beta1"}
@@ -94,6 +96,31 @@ def test_a_gang_by_label_is_admitted_whole(world: ExternalWorld) -> None:
     world.until(lambda: world.states(small) == [R] * 3, "the small gang to run")
     assert [PodState.READY] * 10 == world.states(large)
     assert all(gates_of(pod) for pod in world.pods() if pod["metadata"]["name"].startswith("large"))
+
+
+def test_the_example_of_a_gang_has_names_in_dns(world: ExternalWorld) -> None:
+    """Members run together, with the names of which the first is the coordinator's, and their indices as ranks."""
+    service, job = yaml.safe_load_all((ROOT / "examples/kubernetes/train-job.yaml").read_text())
+    template = job["spec"]["template"]
+    template["metadata"]["labels"]["peloton.io/pool"] = "dev"
+    template["spec"]["schedulingGates"] = [{"name": GATE}]
+    container = template["spec"]["containers"][0]
+    del container["command"], container["args"]  # nodes without machines end what they cannot run
+    world.create(f"/api/v1/namespaces/{world.namespace}/services", service)
+    uid = world.create(f"/apis/batch/v1/namespaces/{world.namespace}/jobs", job)["metadata"]["uid"]
+
+    world.until(lambda: world.states(JobId(uid)) == [R] * 3, "the gang to run")
+
+    slices = f"/apis/discovery.k8s.io/v1/namespaces/{world.namespace}/endpointslices"
+
+    def names() -> set[str]:
+        found = world.client.ask("GET", slices).json()["items"]
+        return {str(each.get("hostname")) for one in found for each in one["endpoints"]}
+
+    wait(lambda: names() == {"train-0", "train-1", "train-2"}, "the names of the members")
+    assert {f"train-{n}" for n in range(3)} == {pod["spec"]["hostname"] for pod in world.pods()}
+    [address] = [each["value"] for each in container["env"] if each["name"] == "MASTER_ADDR"]
+    assert f"train-0.{service['metadata']['name']}" == address
 
 
 @pytest.mark.parametrize("group", GROUPS)

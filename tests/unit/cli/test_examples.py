@@ -53,6 +53,7 @@ FAILOVER = ["examples/failover-capacity/front.yaml", "examples/failover-capacity
 DATABASES = ["examples/database/database.yaml"]
 DAEMONS = ["examples/daemon.yaml", "examples/spark/shuffle-service.yaml"]
 DEPLOYMENTS = ["examples/peloton-on-peloton/west.yaml", "examples/peloton-on-peloton/virtual.yaml"]
+OF_KUBECTL = ["examples/kubernetes/train-job.yaml"]
 OF_FRAMEWORKS = ["examples/airflow/worker.yaml", "examples/ray/cluster.yaml"]
 """Files that frameworks read, or complete."""
 JOBS = [
@@ -69,6 +70,7 @@ JOBS = [
         *DAEMONS,
         *DEPLOYMENTS,
         *OF_FRAMEWORKS,
+        *OF_KUBECTL,
         *ELASTIC_JOBS,
     ]
 ]
