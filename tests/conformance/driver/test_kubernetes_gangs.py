@@ -15,7 +15,8 @@ from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.task.task_pb2 import TaskConfig
 from peloton.lifecycle.discovery import pod_address
 from peloton.model.ids import PodId, new_job_id
-from services.hostmgr.driver import HostLaunch, PodLaunch, PodTemplate
+from peloton.model.pod import PodState
+from services.hostmgr.driver import HostLaunch, PodLaunch, PodOnHost, PodTemplate
 from services.hostmgr.kubernetes.pods import gang_services
 from tests.conformance.driver.kubernetes import EmulatedProcess, Kubernetes, Plane, SharedPlane
 from tests.conformance.driver.lab import Lab, lab_on
@@ -40,7 +41,6 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path, emulated_process: Emulat
 def test_members_have_names_while_they_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The names are those that the driver announces: in a Service, which goes some time after the last pod."""
     monkeypatch.setattr(gang_services, "SWEEP_S", 0.0)
-    monkeypatch.setattr(gang_services, "UNUSED_S", 0.5)
     cluster = lab.cluster
     assert isinstance(cluster, Kubernetes)
     job = JobConfig(name="train", instanceCount=SIZE)
@@ -59,7 +59,10 @@ def test_members_have_names_while_they_run(lab: Lab, monkeypatch: pytest.MonkeyP
         spec = cluster.client.ask("GET", f"{path}/pods/{pod.pod_id}").json()["spec"]
         name = f"{spec['hostname']}.{spec['subdomain']}.{cluster.namespace}.svc"
         assert pod_address(pattern, record.job_id, pod.pod_id.instance_id) == name
+        lab.wait_for(PodOnHost(pod.pod_id), PodState.RUNNING)
     service = f"{path}/services/{spec['subdomain']}"
+    monkeypatch.setattr(gang_services, "UNUSED_S", 0.0)
+    lab.run_periodic()
     assert "None" == cluster.client.ask("GET", service).json()["spec"]["clusterIP"]
     for pod in pods:
         cluster.client.ask("DELETE", f"{path}/pods/{pod.pod_id}", {"gracePeriodSeconds": 0})

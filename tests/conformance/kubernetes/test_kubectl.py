@@ -158,6 +158,6 @@ def test_a_job_and_a_deployment(cluster: Cluster, kubectl: Kubectl) -> None:
 
 def test_a_kind_that_is_not_served_is_named(kubectl: Kubectl) -> None:
     """apply reads schemas first, and would say that it cannot."""
-    service = POD.replace("kind: Pod", "kind: Service")
-    with pytest.raises(AssertionError, match='no matches for kind "Service" in version "v1"'):
-        kubectl("apply", "-f", "-", sent=service)
+    claim = POD.replace("kind: Pod", "kind: PersistentVolumeClaim")
+    with pytest.raises(AssertionError, match='no matches for kind "PersistentVolumeClaim" in version "v1"'):
+        kubectl("apply", "-f", "-", sent=claim)
