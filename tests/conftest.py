@@ -102,8 +102,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_sessionfinish() -> None:
-    """End what a run that was interrupted in the middle of a group has left. Then find the garbage once: pytest collects
-    it twice, and would traverse all objects of the run each time.
+    """End what a run that was interrupted in the middle of a group has left. Then find the garbage once: pytest
+    collects it twice, and would traverse all objects of the run each time.
     """
     _SHARED.close()
     gc.collect()
