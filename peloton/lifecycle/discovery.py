@@ -19,7 +19,7 @@ from peloton.model.pod import PodState
 from peloton.model.text import quote
 
 PEERS_MAX = 128
-"""The size of a gang up to which each member gets the addresses of all: 128 members have 2,700 bytes of them each."""
+"""The size of a gang up to which each member gets the addresses of all: 2,700 bytes for 128 members, 9,300 by DNS."""
 PEER_PORT = "gang"
 """The dynamic port at which peers reach a pod; a pod without one of that name is reached at its first."""
 LABEL = "peloton.gang"

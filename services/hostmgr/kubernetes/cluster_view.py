@@ -84,12 +84,10 @@ class ClusterView:
         return SecretUse({name for pod in pods for name in _secrets_of(pod)}, seen, jobs)
 
     def gangs_in_use(self) -> set[str]:
-        """Return the jobs whose live pods have a name in the Service of their gang, and those whose pods are being
-        created."""
+        """Return the jobs whose live pods have a name in the Service of their gang."""
         with self.lock:
             live = [own.pod for own in self.cache.pods.values() if own.pod and not own.has_ended]
-            posting = {name[:JOB_ID_LENGTH] for name in self.posting}
-        return posting | {pod["metadata"]["labels"][_JOB] for pod in live if "subdomain" in pod["spec"]}
+        return {pod["metadata"]["labels"][_JOB] for pod in live if "subdomain" in pod["spec"]}
 
     def pods_replaced(self, pods: Sequence[Json]) -> None:
         with self.lock:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 PREFIX = "gang-"
 """Prefix of the names of Services: the id of the job follows."""
 UNUSED_S = 120.0
-"""Seconds after which a Service without pods is deleted: more than those of a launch whose pods are not seen yet."""
+"""Seconds after which a Service without pods is deleted: more than from a launch to the first pod that is seen."""
 SWEEP_S, LIST_S = 15.0, 300.0
 """Seconds between checks, and between lists, as other users may delete Services."""
 CHANGES_MAX = 500
@@ -66,7 +66,7 @@ class GangServices:
         preparation: Preparation,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``in_use`` returns the jobs whose pods have such a DNS name, or are being created."""
+        """``in_use`` returns the jobs whose pods have such a DNS name."""
         self._api, self._settings, self._in_use, self._preparation = api, settings, in_use, preparation
         self._path = f"/api/v1/namespaces/{settings.namespace}/services"
         self._clock = clock
