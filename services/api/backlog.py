@@ -61,6 +61,10 @@ class Backlogs(Protocol):
 
     def backlog(self) -> Backlog: ...
 
+    def jobs_waiting(self) -> int:
+        """Return this part of the backlog, which is counted quickly."""
+        ...
+
 
 class BacklogGate(AroundCalls):
     """Interceptor that rejects or delays calls; it runs inside ErrorsToStatus, which turns a rejection into a
@@ -82,7 +86,7 @@ class BacklogGate(AroundCalls):
         self._counting_lock = asyncio.Lock()
         self._turn = asyncio.Lock()  # of delayed calls, which proceed in the order in which they came
         self._stored = Backlog()
-        self._read_at_s = self._due_s = -float("inf")
+        self._read_at_s = self._due_s = self._all_due_s = -float("inf")
         self._in_flight = 0
         self._uncounted = 0  # admitted, and possibly not counted yet
         self._admitted = self._refused = 0  # since the last count
@@ -117,12 +121,22 @@ class BacklogGate(AroundCalls):
             if began_s < self._due_s:
                 return
             unseen = self._in_flight  # maybe stored already: counted twice rather than not at all
-            self._stored = await self._calls.run(self._records.backlog)
-            now_s = self._clock_s()
+            if began_s >= self._all_due_s:
+                self._stored = await self._calls.run(self._records.backlog)
+                self._all_due_s = self._next_s(began_s)
+            else:
+                waiting = await self._calls.run(self._records.jobs_waiting)
+                active = self._stored.jobs_active + self._uncounted - unseen  # some of which may have ended
+                self._stored = replace(self._stored, jobs_waiting=waiting, jobs_active=active)
             self._rate = self._admitted / (began_s - self._read_at_s)
             self._uncounted, self._admitted, self._refused = unseen, 0, 0
             self._read_at_s = began_s
-            self._due_s = max(began_s + POLL_S, now_s + (now_s - began_s) / READ_SHARE)
+            self._due_s = self._next_s(began_s)
+
+    def _next_s(self, began_s: float) -> float:
+        """Return when a count is repeated."""
+        now_s = self._clock_s()
+        return max(began_s + POLL_S, now_s + (now_s - began_s) / READ_SHARE)
 
     def _observe(self, _: CallbackOptions) -> Iterable[Observation]:
         found = self._records.backlog()

@@ -161,6 +161,12 @@ class Search(Repository):
         query = query.where(IS_ACTIVE, JOB.c.state != JOB_STATE_NUMBERS[JobState.DELETED])
         return self._db.read(lambda conn: Backlog(*(int(n or 0) for n in conn.execute(query).one())))
 
+    def jobs_waiting(self) -> int:
+        """Count the jobs that ``backlog`` counts as waiting, by their index: it costs what they are, however many jobs
+        are active."""
+        query = sa.select(sa.func.count()).where(JOB.c.state == JOB_STATE_NUMBERS[JobState.INITIALIZED])
+        return self._db.read(lambda conn: int(conn.execute(query).scalar_one()))
+
     def pods_of_creator(self, creator: str) -> int:
         """Count the pods of a user's jobs that have not ended, without those of batch jobs that have succeeded.
 

@@ -310,6 +310,7 @@ def test_the_backlog_is_what_has_not_ended(storage: Storage) -> None:
 
     storage.jobs.add_instances(running, world.a_config(7), 7, 1, NOW)
     assert Backlog(jobs_waiting=2, jobs_active=2, pods_active=9) == storage.search.backlog()
+    assert 2 == storage.search.jobs_waiting()
 
     storage.pods.create(new, lambda _: None)
     storage.jobs.settle(new, NOW)
@@ -318,3 +319,4 @@ def test_the_backlog_is_what_has_not_ended(storage: Storage) -> None:
     storage.jobs.set_goal(new, JobState.KILLED, NOW)
     world.settle_all(storage, new)
     assert Backlog(jobs_waiting=1, jobs_active=1, pods_active=7) == storage.search.backlog()
+    assert 1 == storage.search.jobs_waiting()

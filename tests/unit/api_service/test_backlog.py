@@ -22,7 +22,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc import JobServiceStub
 from peloton.errors import ResourceExhausted
 from peloton.model.job import JobState
-from services.api.backlog import PACE_MAX_S, POLL_S, RETRY_MAX_S, BacklogGate, Bounds, excess
+from services.api.backlog import PACE_MAX_S, POLL_S, READ_SHARE, RETRY_MAX_S, BacklogGate, Bounds, excess
 from services.api.calls import Calls
 from services.api.server import start
 from services.storage.jobs.search import Backlog
@@ -55,12 +55,19 @@ class Store:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.waiting = 0
-        self.looks = 0
+        self.waiting = self.others = 0
+        self.looks = self.counts_of_all = 0
+        self.count_s = 0.0  # what a count of all takes
 
     def backlog(self) -> Backlog:
         self.looks += 1
-        return Backlog(self.waiting, self.waiting, 0)
+        self.counts_of_all += 1
+        self.now_s += self.count_s
+        return Backlog(self.waiting, self.waiting + self.others, 0)
+
+    def jobs_waiting(self) -> int:
+        self.looks += 1
+        return self.waiting
 
     def clock_s(self) -> float:
         return self.now_s
@@ -146,6 +153,28 @@ async def test_delayed_callers_proceed_in_their_order() -> None:
     store.waiting = 5
     await asyncio.gather(*map(enter, range(8)))
     assert list(range(8)) == entered
+    await calls.close()
+
+
+async def test_a_slow_count_of_all_jobs_delays_no_calls() -> None:
+    """While all jobs are counted rarely, those that wait are counted for the next calls; jobs admitted in between keep
+    the bound on active jobs."""
+    store, calls = Store(), Calls()
+    store.others, store.count_s = 7, 0.2
+    gate = BacklogGate(store, calls, replace(BOUNDS, jobs_paced=2), store.clock_s)
+    admitted = 0
+    for _ in range(3):
+        admitted += await try_enter(gate)
+        store.others += 1  # it starts at once
+        gate.leave()
+        store.now_s += POLL_S
+    assert (3, 1) == (admitted, store.counts_of_all)
+    assert not await try_enter(gate)
+
+    store.others = 0
+    store.now_s += 0.2 / READ_SHARE
+    assert await try_enter(gate)
+    assert 2 == store.counts_of_all
     await calls.close()
 
 
