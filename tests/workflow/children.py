@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from temporalio.api.failure.v1 import Failure
-from temporalio.converter import DataConverter
 
+from services.payloads import CONVERTER
 from tests.workflow.sdk import CHILD_EXISTS, WorkflowActivationJob, WorkflowCommand
-
-CONVERTER = DataConverter.default
 
 
 @dataclass

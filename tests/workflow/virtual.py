@@ -25,13 +25,13 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import ActivityFailureInfo, Failure
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.common import RetryPolicy
-from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import WorkflowInstance
 
 from peloton.model.ids import JobId
 from peloton.model.job import END_HEADER, JobEnd
+from services.payloads import CONVERTER
 from tests.waiting import Condition
 from tests.workflow.children import Children
 from tests.workflow.clock import VirtualClock
@@ -44,7 +44,6 @@ from tests.workflow.sdk import (
     workflow_definition,
 )
 
-CONVERTER = DataConverter.default
 TASK_S, ACTIVITY_S, LOCAL_S = 0.005, 0.01, 0.002
 TASK_HEARTBEAT_S = 4.0
 """Time after which a task that waits for a local activity reports, and receives new activations."""
