@@ -11,6 +11,7 @@ from services.role_settings import read_kubernetes_settings, read_mesos_access
 from services.settings import Settings
 
 if TYPE_CHECKING:
+    from services.audit.changes import ChangeRecords
     from services.hostmgr.driver import ClusterDriver
     from services.hostmgr.external_adoption import ExternalAdoption, Why
     from services.hostmgr.kubernetes.pools.pool_controller import PoolApi, PoolController
@@ -94,16 +95,17 @@ def make_external_adoption(
     )
 
 
-def make_pool_controller(settings: Settings, pools: PoolApi) -> PoolController | None:
+def make_pool_controller(settings: Settings, pools: PoolApi, audit: ChangeRecords) -> PoolController | None:
     """Return the controller of objects of pools in this host manager's cluster, or None where they are not in use."""
     if not (settings.kubernetes and settings.kubernetes_pool_objects):
         return None
+    from services.audit.compose import make_change_notes
     from services.hostmgr.kubernetes.apiserver.access import read_access
     from services.hostmgr.kubernetes.apiserver.wire import ApiServer
     from services.hostmgr.kubernetes.pools.pool_controller import PoolController
 
     api = ApiServer(read_access(settings.kubernetes, settings.kubernetes_context))
-    return PoolController(api, pools)
+    return PoolController(api, pools, make_change_notes(settings, audit, f"kubernetes/{settings.cluster}"))
 
 
 def image_prefetcher_of(settings: Settings, driver: ClusterDriver, endpoint: ImagePrefetcher) -> ImagePrefetcher:

@@ -94,7 +94,7 @@ async def run_hostmgr(shared: Shared, stop: asyncio.Event) -> None:
                 advisor_settings=advisor_settings,
                 images=images,
                 adoption=adoption,
-                pool_objects=cluster_drivers.make_pool_controller(settings, pool_client),
+                pool_objects=cluster_drivers.make_pool_controller(settings, pool_client, storage.audit),
                 failed=failed,
             )
 

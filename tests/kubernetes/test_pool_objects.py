@@ -87,6 +87,16 @@ class Pools:
         self.put(path, config)
 
 
+class NoChanges:
+    """An audit log that is off."""
+
+    def settle(self) -> None: ...
+
+    def note(self, method: str, object: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @pytest.fixture(scope="module")
 def client(kubernetes: Path) -> Iterator[Client]:
     with Client(login_of(kubernetes)) as client:
@@ -102,7 +112,7 @@ def pools(client: Client, kubernetes: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(pool_controller, "ROUND_S", 0.2)
     monkeypatch.setattr(pool_controller, "GATHER_S", 0.05)
     api, pools = ApiServer(read_access(str(kubernetes))), Pools()
-    controller = PoolController(api, pools)
+    controller = PoolController(api, pools, NoChanges())
     controller.start()
     try:
         yield pools

@@ -526,7 +526,9 @@ MAY: dict[str, May] = {
     "services.lab.local.own_kubernetes": May(
         ("peloton.errors", "services.hostmgr.kubernetes", "services.role_settings", "services.settings")
     ),
-    "services.cluster_drivers": May((*_INSIDE, *_HOSTMGR, "peloton.extras", "services.role_settings")),
+    "services.cluster_drivers": May(
+        (*_INSIDE, *_HOSTMGR, "peloton.extras", "services.audit", "services.role_settings")
+    ),
     "services.host_monitors": May(("peloton.model", "peloton.scheduling", *_HOSTMGR)),
     "services.backup": May((*_READS_FILES, "services", "workflows.attributes"), ("google", "sqlalchemy", "temporalio")),
     "services.roles": May(

@@ -15,7 +15,8 @@ SERVERS = {"api", "worker", "resmgr", "hostmgr"}
 AGENTS = {"hostmgr", "web", CLI}
 READERS = {
     "access/compose.py": {"api"},
-    "audit/compose.py": {"api"},
+    "audit/compose.py:make_recorder": {"api"},
+    "audit/compose.py:make_change_notes": {"hostmgr"},
     "aurorabridge/server.py": {"aurorabridge"},
     "aurorabridge/settings.py": {"aurorabridge"},
     "cluster_drivers.py": {"hostmgr"},

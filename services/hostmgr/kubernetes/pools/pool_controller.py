@@ -30,6 +30,8 @@ from services.ticks import ticking
 log = logging.getLogger(__name__)
 
 PATH = "/apis/peloton.io/v1/resourcepools"
+SERVICE = "peloton.api.respool.ResourceManager"
+"""Service whose methods the controller calls, as the audit log names it."""
 FINALIZER = "peloton.io/resource-pool"
 ROUND_S = 5.0
 """Seconds between rounds without changes of objects."""
@@ -56,11 +58,21 @@ class PoolApi(Protocol):
     def delete(self, path: str) -> str: ...
 
 
+class ChangeLog(Protocol):
+    """The audit log, as ``services.audit.changes`` writes it."""
+
+    def settle(self) -> None: ...
+
+    def note(self, method: str, object: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class PoolController:
     """Implements ``Watched`` for its objects. ``start`` and ``stop`` are called once."""
 
-    def __init__(self, api: ApiServer, pools: PoolApi) -> None:
-        self._api, self._pools = api, pools
+    def __init__(self, api: ApiServer, pools: PoolApi, changes: ChangeLog) -> None:
+        self._api, self._pools, self._changes = api, pools, changes
         self._namespaces = PoolNamespaces(api)
         self._objects: dict[str, Json] | None = None  # by name; None: not listed yet
         self._written_s: dict[str, float] = {}  # when each status was last written
@@ -78,6 +90,7 @@ class PoolController:
         self._woken.set()
         self._reflector.stop()
         self._thread.join()
+        self._changes.close()
 
     # Watched.
 
@@ -124,6 +137,7 @@ class PoolController:
             items = [*(self._objects or {}).values()]
         if not items:
             return
+        self._changes.settle()
         pools = self._pools.query()
         ordered = sorted(items, key=lambda one: (objects.path_of(one).count("/"), one["metadata"]["name"]))
         owners: dict[str, str] = {}
@@ -168,6 +182,7 @@ class PoolController:
             fault = self._pools.update(pool.id.value, config)
         if fault:
             return Verdict(Act.NONE, "Refused", fault)
+        self._note("CreateResourcePool" if old is None else "UpdateResourcePool", path, item)
         pool.config.CopyFrom(config)
         pools[path] = pool
         log.info("pool %s %s as the object %s says", path, verdict.reason.lower(), name)
@@ -175,13 +190,20 @@ class PoolController:
 
     def _remove(self, item: Json, path: str, pools: dict[str, pb.ResourcePoolInfo]) -> Verdict:
         """Delete the pool of a deleted object, if the object had made or changed it, then let the object go."""
-        if path in pools and objects.read_applied(item) is not None and (fault := self._pools.delete(path)):
-            return Verdict(Act.NONE, "Deleting", fault)
+        if path in pools and objects.read_applied(item) is not None:
+            if fault := self._pools.delete(path):
+                return Verdict(Act.NONE, "Deleting", fault)
+            self._note("DeleteResourcePool", path, item)
         pools.pop(path, None)
         self._namespaces.forget(item)
         if fault := self._set_finalizer(item, False):
             return Verdict(Act.NONE, "Deleting", fault)
         return Verdict(Act.NONE, REMOVED)
+
+    def _note(self, method: str, path: str, item: Json) -> None:
+        """Note a change; an object says with which program it was edited, and not by whom."""
+        name, manager = item["metadata"]["name"], objects.find_manager(item)
+        self._changes.note(f"{SERVICE}/{method}", f"pool {path}, object {name}{manager and f' by {manager}'}")
 
     def _set_finalizer(self, item: Json, is_there: bool) -> str:
         """Add or remove the finalizer; return why not, or empty."""

@@ -42,6 +42,12 @@ def path_of(item: Json) -> str:
     return str(item["spec"].get("path") or f"/{item['metadata']['name']}")
 
 
+def find_manager(item: Json) -> str:
+    """Return the field manager that last wrote the object's spec, such as kubectl-edit; empty if none is known."""
+    managed = [one for one in item["metadata"].get("managedFields") or () if "f:spec" in (one.get("fieldsV1") or {})]
+    return str(max(managed, key=lambda one: one.get("time", ""))["manager"]) if managed else ""
+
+
 def terms_of_object(item: Json) -> Terms:
     """Return the terms of an object that the apiserver has validated."""
     spec = item["spec"]

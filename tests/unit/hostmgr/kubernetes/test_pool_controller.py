@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
+import pytest
 
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2 as pb
+from peloton.errors import Unavailable
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.pools.pool_controller import FINALIZER, PoolController
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, run_scripted
@@ -38,7 +40,26 @@ class Pools:
         return ""
 
     def delete(self, path: str) -> str:
-        raise AssertionError("no object is deleted")
+        del self._pools[path]
+        return ""
+
+
+class Changes:
+    """The audit log, which cannot be written while ``is_down``."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+        self.is_down = False
+
+    def settle(self) -> None:
+        if self.is_down:
+            raise Unavailable("the audit log cannot be written")
+
+    def note(self, method: str, object: str) -> None:
+        self.noted.append(f"{method.rpartition('/')[2]}: {object}")
+
+    def close(self) -> None:
+        self.noted.append("closed")
 
 
 def _object(generation: int, version: int, limit: float, **status: Any) -> Json:
@@ -62,9 +83,50 @@ def test_an_edit_during_the_write_of_a_status_is_applied() -> None:
             yield answer(200, _object(2, 4, 20, **status))
 
     with run_scripted(serve) as server, api_of(server) as api:
-        controller = PoolController(api, pools)
+        controller = PoolController(api, pools, Changes())
         controller.on_replace([_object(1, 1, 10)])
         controller.round(0.0)
         controller.round(1.0)
 
     assert [10, 20] == pools.limits
+
+
+def test_changes_are_in_the_audit_log() -> None:
+    """An entry names the pool, its object and the program that edited it; none is for a round that changes nothing, and
+    nothing is changed while entries wait."""
+    pools, changes = Pools(), Changes()
+    managed = {"manager": "kubectl-edit", "time": "2026-01-02T00:00:00Z", "fieldsV1": {"f:spec": {}}}
+    older = {"manager": "helm", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {}}}
+    status = {"manager": "peloton", "time": "2026-01-03T00:00:00Z", "fieldsV1": {"f:status": {}}}
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        if asked.method == "GET":
+            yield answer(200, {"items": [], "metadata": {"resourceVersion": "1"}})
+            return
+        given = orjson.loads(asked.body)
+        if "status" in given:
+            shown.update({key: value for key, value in given["status"].items() if value is not None})
+        yield answer(200, _object(2, 9, 20, **shown))
+
+    shown: Json = {}
+    with run_scripted(serve) as server, api_of(server) as api:
+        controller = PoolController(api, pools, changes)
+        for limit in (10, 10, 20):
+            item = _object(limit, limit, limit, **shown)
+            item["metadata"]["managedFields"] = [older, managed, status] if limit == 20 else []
+            controller.on_replace([item])
+            controller.round(0.0)
+        gone = _object(3, 3, 20, **shown)
+        gone["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+        controller.on_replace([gone])
+        changes.is_down = True
+        with pytest.raises(Unavailable):
+            controller.round(0.0)
+        changes.is_down = False
+        controller.round(0.0)
+
+    assert [
+        "CreateResourcePool: pool /eng, object eng",
+        "UpdateResourcePool: pool /eng, object eng by kubectl-edit",
+        "DeleteResourcePool: pool /eng, object eng",
+    ] == changes.noted
