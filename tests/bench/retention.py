@@ -1,7 +1,7 @@
 """Months of jobs in minutes: retention holds the size of the database, memory and the time of queries.
 
 Three million jobs a month of one pod each, divided by SCALE. Each simulated day a real job's rows are copied with other
-ids and times, then the round of that day deletes and archives what is too old. The clock is simulated, transactions,
+ids and times, then the rounds of that day delete and archive what is too old. The clock is simulated, transactions,
 archive and queries are real; pauses between transactions are counted and not slept.
 
 At full size a month would take hours to live, so ``retention_month`` begins with one that stands: three million jobs of
@@ -43,6 +43,8 @@ JOBS_PER_MONTH, SCALE, DAYS, MONTH = 3_000_000, 100, 120, 30
 COPIED = (JOB, JOB_CONFIG, POD, POD_EVENT)
 PRUNED = {PODS: POD, POD_EVENTS: POD_EVENT}
 """Tables whose rows go before their jobs."""
+ROUNDS_PER_DAY = 144
+"""Most rounds of a day; the last one finds nothing."""
 JOBS_PER_WRITE = 2_000
 SHUFFLE = 2_147_483_647
 """Prime by which the ages of standing jobs are spread over their ids."""
@@ -83,6 +85,7 @@ class Month:
     query_ms: float = 0.0
     rss_mib: float = 0.0
     deleted: int = 0
+    rounds: int = 0
     busy_s: float = 0.0
     longest_ms: float = 0.0
     archived_mib: float = 0.0
@@ -175,7 +178,12 @@ async def _live(storage: Storage, size: Size, pace: Pace, folder: Path) -> list[
             _fill(storage, template, size.jobs_per_day, begin_ns - world.NOW)
             writes.clear()
             began_s = time.perf_counter()
-            month.deleted += sum((await runner.once()).values())
+            for _ in range(ROUNDS_PER_DAY):
+                deleted = sum((await runner.once()).values())
+                month.deleted += deleted
+                month.rounds += 1
+                if not deleted:
+                    break
             month.busy_s += time.perf_counter() - began_s
             month.longest_ms = max(month.longest_ms, *(seconds * 1_000 for seconds in writes), 0)
             _vacuum(storage)
