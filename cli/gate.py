@@ -43,7 +43,11 @@ def gate() -> None:
     "--failure-policy", type=click.Choice(["Fail", "Ignore"]), default="Fail", show_default=True,
     help="What happens to pods that a policy cannot evaluate: they are rejected, or pass without the gate.",
 )  # fmt: skip
-def install(kubeconfig: str, context: str, failure_policy: str) -> None:
+@click.option(
+    "--owners", type=click.Choice(["suspend", "gate"]), default="suspend", show_default=True,
+    help="How Jobs and other owners that can be suspended wait: suspended, without pods, or with gated pods.",
+)  # fmt: skip
+def install(kubeconfig: str, context: str, failure_policy: str, owners: str) -> None:
     """Install or update the policies, after a proof by dry runs in a namespace of its own.
 
     \b
@@ -54,7 +58,7 @@ def install(kubeconfig: str, context: str, failure_policy: str) -> None:
     from services.hostmgr.kubernetes.gates import installation
 
     with _apiserver(kubeconfig, context) as api:
-        installation.install(api, failure_policy, echo)
+        installation.install(api, failure_policy, echo, suspends_owners=owners == "suspend")
     echo("label a namespace to gate its pods: kubectl label namespace NAME peloton.io/pool=POOL")
 
 
@@ -81,7 +85,7 @@ def check(kubeconfig: str, context: str) -> None:
 @gate.command(cls=Command)
 @cluster_options
 def uninstall(kubeconfig: str, context: str) -> None:
-    """Remove the policies, and then the gates of all waiting pods.
+    """Remove the policies, then the gates of all waiting pods, and resume owners that wait.
 
     It may be repeated, and works without Peloton.
 
@@ -93,7 +97,7 @@ def uninstall(kubeconfig: str, context: str) -> None:
 
     with _apiserver(kubeconfig, context) as api:
         count = installation.uninstall(api, echo)
-    echo(f"removed the gate of {count} pods")
+    echo(f"removed the gate of {count} pods, or the suspension of their owners")
 
 
 @contextmanager

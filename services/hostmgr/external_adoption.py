@@ -140,11 +140,16 @@ class ExternalAdoption:
         self._lifecycles.jobs_changed(plan.stop, "external pods do not wait any more")
 
     def _adopt(self, plan: AdoptionPlan, found: Mapping[str, FoundPod], terms: Mapping[str, _Terms]) -> None:
+        whole: dict[JobId, set[str]] = {}
+        for uid, one in found.items():
+            if one.is_stand_in and one.observed.job_id in plan.take:
+                whole.setdefault(one.observed.job_id, set()).add(uid)
         for job_id, uids in plan.take.items():
             for config, alike in _group_by_config(uids, {uid: _complete_config(*terms[uid]) for uid in uids}):
                 for start in range(0, len(alike), TAKEN_MAX):
                     names = {uid: found[uid].name for uid in alike[start : start + TAKEN_MAX]}
-                    self._pods.adopt(self._name, Arrival(job_id, config, names), time.time_ns())
+                    arrival = Arrival(job_id, config, names, whole.get(job_id, ()))
+                    self._pods.adopt(self._name, arrival, time.time_ns())
             self._lifecycles.jobs_changed([job_id], "external pods came")
 
     def _end_idle_jobs(self, now_s: float) -> None:

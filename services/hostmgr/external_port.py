@@ -23,6 +23,7 @@ class FoundPod:
     since_s: float = 0.0  # when it was first observed, by the monotonic clock
     has_gate: bool = False  # another scheduler places it
     is_ahead: bool = False  # launched without a host, and not placed yet
+    is_stand_in: bool = False  # no such pod exists: the pods of its owner come all at once, when it is launched
 
 
 @dataclass(frozen=True, slots=True)

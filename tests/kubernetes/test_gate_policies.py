@@ -14,8 +14,10 @@ from cli.gate import gate
 from peloton.model.ids import JobId
 from services.hostmgr import external_adoption
 from services.hostmgr.kubernetes.external.external_requests import RUN
-from services.hostmgr.kubernetes.external.gate import GATE, gates_of, run_of
+from services.hostmgr.kubernetes.external.gate import GATE, gates_of
 from services.hostmgr.kubernetes.gates import policies
+from services.hostmgr.kubernetes.pods.launches import BY_GATE, HELD
+from services.hostmgr.kubernetes.suspend.held_owner import ADMITTED_AS, PAUSED
 from tests.kubernetes.client import MERGE, STRATEGIC, Client, Json, Reply, login_of
 from tests.kubernetes.control_plane import USER, ControlPlane
 from tests.kubernetes.deployment import GATE as GATE_FILE
@@ -141,6 +143,34 @@ def test_a_user_who_may_edit_all_does_not_pass_the_gate(admin: Client, editor: C
     assert editor.ask("DELETE", path).status == 200
 
 
+def test_a_held_job_stays_suspended_whatever_its_user_applies(admin: Client, editor: Client) -> None:
+    """A file with the flag off is applied without an error and without an effect; the flag is noted as a wish. What
+    Peloton relies on cannot be changed, and a forged controller does not pass."""
+    namespace = a_namespace(admin)
+    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}}
+    body: Json = {"metadata": {"name": "train"}, "spec": {"suspend": False, "template": template}}
+    made = editor.ask("POST", jobs, body)
+    assert (201, True) == (made.status, made.json()["spec"]["suspend"])
+    for suspend, paused in ((False, "false"), (True, "false")):
+        reply = editor.ask("PATCH", f"{jobs}/train", {"spec": {"suspend": suspend}}, MERGE)
+        found = reply.json()
+        marks = found["metadata"]["annotations"]
+        assert (200, True, paused) == (reply.status, found["spec"]["suspend"], marks[PAUSED])
+    denied = [
+        editor.ask("PATCH", f"{jobs}/train", {"metadata": {"labels": {POOL: "others"}}}, MERGE),
+        editor.ask("PATCH", f"{jobs}/train", {"metadata": {"annotations": {ADMITTED_AS: "mine"}}}, MERGE),
+        editor.ask("PATCH", f"{jobs}/train", {"metadata": {"annotations": {HELD: None}}}, MERGE),
+    ]
+    assert [403] * len(denied) == [reply.status for reply in denied], [reply.body for reply in denied]
+    assert 200 == admin.ask("PATCH", f"{jobs}/train", {"spec": {"suspend": False}}, MERGE).status
+    paused_job = {"metadata": {"name": "later"}, "spec": {**body["spec"], "suspend": True}}
+    assert "true" == editor.ask("POST", jobs, paused_job).json()["metadata"]["annotations"][PAUSED]
+    forged = [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "x", "uid": "x", "controller": True}]
+    child = editor.ask("POST", jobs, {"metadata": {"name": "child", "ownerReferences": forged}, "spec": body["spec"]})
+    assert BY_GATE == child.json()["spec"]["template"]["metadata"]["annotations"][HELD]
+
+
 def test_the_right_to_pass_is_that_of_rbac(admin: Client, editor: Client) -> None:
     """A role with the verb grant, which Peloton's host manager has, may remove gates."""
     group = "/apis/rbac.authorization.k8s.io/v1"
@@ -205,7 +235,8 @@ def test_the_host_manager_has_the_rights_that_it_needs(
             seen: set[str] = set()
 
             def has_come_twice() -> bool:
-                seen.update(pod["metadata"]["uid"] for pod in world.pods() if run_of(pod))
+                marks = admin.ask("GET", f"{jobs}/small").json()["metadata"].get("annotations") or {}
+                seen.update(filter(None, [marks.get(ADMITTED_AS)]))
                 return len(seen) > 1
 
             world.until(has_come_twice, "the Job to be put back and admitted again")
@@ -222,7 +253,13 @@ def test_uninstalling_frees_all_that_wait(plane: ControlPlane, admin: Client, ed
         create(editor, namespace, f"web-{number}")
     create(editor, namespace, "held", schedulingGates=[{"name": "other.example/gate"}])
 
+    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}}
+    editor.ask("POST", jobs, {"metadata": {"name": "train"}, "spec": {"template": template}})
+
     assert "removed the gate of" in run(plane, "uninstall")
+
+    assert not admin.ask("GET", f"{jobs}/train").json()["spec"].get("suspend")
 
     pods = admin.ask("GET", "/api/v1/pods").json()["items"]
     assert not any(GATE in gates_of(pod) for pod in pods)

@@ -230,6 +230,13 @@ class ClusterView:
             self.ledger.expect(key_of(pod), node, demand_of(pod))
         self._wake()
 
+    def stand_in_placed(self, stand_in: Json, pod: Json) -> None:
+        """Move what a stand-in holds to the pod that a scheduler has bound in its place."""
+        with self.lock:
+            self.ledger.expect(key_of(pod), pod["spec"]["nodeName"], demand_of(pod))
+            self.ledger.drop_pod(key_of(stand_in))
+        self._wake()
+
     def taints(self) -> frozenset[Taints]:
         """Return the different taints of the nodes, from a cache while no node changes."""
         with self.lock:

@@ -12,7 +12,9 @@ from typing import NamedTuple
 import orjson
 
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Request
+from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS
 
+RUNTIMES_GROUP = "trainer.kubeflow.org"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -64,12 +66,26 @@ PERMISSIONS = (
             ("pods/eviction", ("create",), ""),
             ("pods", ("patch",), ""),
             ("pods/status", ("patch",), ""),
-            ("jobs", ("list", "patch"), "batch"),
+            ("jobs", ("get", "list", "watch", "patch"), "batch"),
+            ("jobs/status", ("patch",), "batch"),
             ("events", ("create",), ""),
             ("admissions", ("grant",), "peloton.io"),
             ("replicasets", ("get",), "apps"),
             *(("podgroups", ("get",), f"scheduling.{suffix}") for suffix in ("k8s.io", "x-k8s.io", "volcano.sh")),
         )
+    ),
+    *(
+        Permission(
+            f"{plural}{part}", verbs, "owners held suspended", group, is_needed=False, role="peloton-held-owners"
+        )
+        for group, plural in sorted({(kind.group, kind.plural) for kind in KINDS if kind.group != "batch"})
+        for part, verbs in (("", ("get", "list", "watch", "patch")), ("/status", ("patch",)))
+    ),
+    *(
+        Permission(
+            plural, ("get",), "owners held suspended", RUNTIMES_GROUP, is_needed=False, role="peloton-held-owners"
+        )
+        for plural in ("clustertrainingruntimes", "trainingruntimes")
     ),
     *(
         Permission(resource, verbs, "pools as objects", group, is_needed=False, role="peloton-resource-pools")

@@ -42,11 +42,13 @@ _EXTERNAL = JOB_TYPE_NUMBERS[JobType.EXTERNAL]
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Equal external pods of one owner. ``pods``: uid -> namespace and name, in the order of their places."""
+    """Equal external pods of one owner. ``pods``: uid -> namespace and name, in the order of their places. ``whole``:
+    uids of all pods that are to come together, which wait for the ends of earlier ones; empty for others."""
 
     job_id: JobId
     config: job_pb2.JobConfig
     pods: Mapping[str, str]
+    whole: Collection[str] = ()
 
 
 class ExternalPods(Repository):
@@ -142,7 +144,7 @@ def _adopt(conn: sa.Connection, cluster: str, arrival: Arrival, now_ns: int) -> 
         for row in conn.execute(sa.select(POD.c.instance_id, POD.c.state, POD.c.next_run).where(POD.c.job_id == job_id))
     }
     wanted = _find_unassigned(conn, cluster, arrival, pods)
-    if not wanted:
+    if not wanted or (arrival.whole and _has_earlier(conn, arrival, pods)):
         return
     if all(map(_is_at_rest, pods.values())):
         job = _adopt_terms(conn, job, arrival.config)
@@ -183,6 +185,15 @@ def _find_unassigned(
     rows = conn.execute(sa.select(EXTERNAL_POD.c.uid, EXTERNAL_POD.c.instance_id).where(mine))
     held = {row.uid for row in rows if not _is_at_rest(pods.get(row.instance_id))}
     return [uid for uid in arrival.pods if uid not in held]
+
+
+def _has_earlier(conn: sa.Connection, arrival: Arrival, pods: Mapping[int, tuple[PodState, bool]]) -> bool:
+    """Return whether instances of others than the pods that come together have not ended."""
+    rows = conn.execute(
+        sa.select(EXTERNAL_POD.c.uid, EXTERNAL_POD.c.instance_id).where(EXTERNAL_POD.c.job_id == arrival.job_id)
+    )
+    together = {row.instance_id for row in rows if row.uid in arrival.whole}
+    return any(not _is_at_rest(pod) for instance, pod in pods.items() if instance not in together)
 
 
 def _is_at_rest(pod: tuple[PodState, bool] | None) -> bool:

@@ -17,9 +17,11 @@ from services.hostmgr.kubernetes.cluster_view import key_of
 from services.hostmgr.kubernetes.driver import OVER, PERIODIC_S, REPEAT_S, KubernetesDriver
 from services.hostmgr.kubernetes.external.external_pods import ExternalPods, UidsOf
 from services.hostmgr.kubernetes.external.external_requests import get_request, is_launched_as, read_answer
+from services.hostmgr.kubernetes.external.gate import is_stand_in
 from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.pods.launches import SCHEDULER_NAME, demand_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.suspend.held_owners import HeldOwners, PodsOfHeld
 
 EXTERNAL_PODS = (
     f"/api/v1/pods?fieldSelector=spec.schedulerName%3D{SCHEDULER_NAME}&labelSelector=%21peloton.io%2Fcluster"
@@ -36,6 +38,7 @@ class ExternalPodsDriver(KubernetesDriver):
     def __init__(self, settings: KubernetesSettings, uids_of: UidsOf, refusal: Callable[[], str] = str) -> None:
         super().__init__(settings, refusal)
         gone = self.view.external_pod_gone
+        self._owners = HeldOwners(self.api, self.view.stand_in_placed)
         self.external = ExternalPods(
             self.api,
             settings.cluster,
@@ -45,10 +48,14 @@ class ExternalPodsDriver(KubernetesDriver):
             gone=gone,
             fits=self.view.external_pod_fits,
             taints=self.view.taints,
+            owners=self._owners,
         )
+        self._owners.pass_to(self.external.add_source())
         self.capabilities = replace(self.capabilities, external_pods=self.external)
+        of_gated = PodsOfHeld(self._owners, self.external.add_source())
         self._external_news = [
-            Reflector(self.api, path, self.external.add_source()) for path in (EXTERNAL_PODS, GATED_PODS)
+            Reflector(self.api, EXTERNAL_PODS, self.external.add_source()),
+            Reflector(self.api, GATED_PODS, of_gated),
         ]
         self._resent_at_s = 0.0
 
@@ -60,6 +67,7 @@ class ExternalPodsDriver(KubernetesDriver):
     def _stop_watching(self) -> None:
         for reflector in self._external_news:
             reflector.stop()
+        self._owners.stop()
         super()._stop_watching()
 
     def _host_id(self, name: str) -> str:
@@ -141,8 +149,7 @@ class ExternalPodsDriver(KubernetesDriver):
         doubtful = [(run, pod) for run, pod in others.items() if not self.external.has(str(run))]
         asked = [(run, pod) for run, pod in doubtful if pod]
         lost = [_unknown(run) for run, pod in doubtful if not pod]
-        for (run, pod), answer in zip(asked, self.api.ask_all([get_request(pod) for _, pod in asked]), strict=True):
-            now = read_answer(answer) or {}
+        for (run, pod), now in zip(asked, self._read_now([pod for _, pod in asked]), strict=True):
             if now and is_launched_as(now, run, pod["metadata"]["uid"]):
                 self.external.look(now)
                 launched.append(str(run))
@@ -154,10 +161,19 @@ class ExternalPodsDriver(KubernetesDriver):
         self._publish(lost)
         return launched
 
+    def _read_now(self, pods: Sequence[Json]) -> list[Json]:
+        """Return the pods as the apiserver has them now; empty for one that is gone. Raises OSError."""
+        now = self._owners.read_now([pod for pod in pods if is_stand_in(pod)])
+        real = [pod for pod in pods if not is_stand_in(pod)]
+        for pod, answer in zip(real, self.api.ask_all([get_request(pod) for pod in real]), strict=True):
+            now[pod["metadata"]["uid"]] = read_answer(answer) or {}
+        return [now.get(pod["metadata"]["uid"], {}) for pod in pods]
+
     # Periodic tasks.
 
     def run_periodic(self) -> None:
         super().run_periodic()
+        self._owners.run_periodic()
         self.external.evict_again()
         self.external.resume_jobs()
         now_s = time.monotonic()

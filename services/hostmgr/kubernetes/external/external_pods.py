@@ -47,7 +47,8 @@ from services.hostmgr.kubernetes.external.external_specs import (
     pool_of_pod,
     queue_named,
 )
-from services.hostmgr.kubernetes.external.gate import is_by_gate, node_of_fit, run_of, wants_launch
+from services.hostmgr.kubernetes.external.gate import is_by_gate, is_stand_in, node_of_fit, run_of, wants_launch
+from services.hostmgr.kubernetes.external.owners_port import Owners
 from services.hostmgr.kubernetes.external.pod_groups import GroupKey, group_of, size_of
 from services.hostmgr.kubernetes.external.put_back import (
     NO_RETURNS,
@@ -148,12 +149,13 @@ class ExternalPods:
         gone: Callable[[Json], None],
         fits: Callable[[Json, str], None] = lambda pod, node: None,
         taints: Callable[[], frozenset[Taints]] = frozenset,
+        owners: Owners | None = None,
     ) -> None:
         """``publish`` takes reports of launched pods, ``gone`` each pod that was deleted or has ended, ``fits`` each
         admitted pod without a node and the node of its fit test; ``taints`` returns the different ones of nodes."""
         self._api, self._cluster = api, cluster
         self._host_id_of, self._publish, self._uids_of, self._gone = host_id_of, publish, uids_of, gone
-        self._fits, self._taints = fits, taints
+        self._fits, self._taints, self._owners = fits, taints, owners
         self._changed: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._pods: dict[str, _Seen] = {}
@@ -265,7 +267,7 @@ class ExternalPods:
         pod = seen.pod
         waits = wants_launch(pod) and pod["metadata"]["uid"] not in launched
         pool = pool_of_pod(pod) or self._pool_of(pod["metadata"]["namespace"]) or queue_named(pod) if waits else ""
-        group = self._group_of(pod) if waits and is_by_gate(pod) else NO_GROUP
+        group = self._group_of(pod) if waits and is_by_gate(pod) and not is_stand_in(pod) else NO_GROUP
         valid_for = waits, pool, taints, group
         if seen.found is None or seen.found[0] is not pod or seen.found[1] != valid_for:
             seen.found = (pod, valid_for, self._evaluate(seen, waits, pool, taints, group))
@@ -287,9 +289,13 @@ class ExternalPods:
         except Refused as refused:
             return FoundPod(ObservedPod(meta["uid"], JobId(meta["uid"]), False), name, refusal=str(refused))
         known = seen.config[1] if seen.config is not None else None
-        is_ahead = is_unscheduled(pod) and not node_of_fit(pod)
-        has_gate = is_by_gate(pod)
-        return FoundPod(observed, name, known, pool, since_s=seen.since_s, has_gate=has_gate, is_ahead=is_ahead)
+        return FoundPod(
+            *(observed, name, known, pool),
+            since_s=seen.since_s,
+            has_gate=is_by_gate(pod),
+            is_ahead=is_unscheduled(pod) and not node_of_fit(pod),
+            is_stand_in=is_stand_in(pod),
+        )
 
     def _owner_of(self, pod: Json) -> Owner:
         """Return the pod's controller; for a ReplicaSet its own controller, so that a Deployment is one job through
@@ -345,9 +351,13 @@ class ExternalPods:
         """Show statuses at pods. A rejected status is not repeated until it changes; a new reason also writes an
         event."""
         sent: list[tuple[_Seen, Json, PodCondition]] = []
+        of_owners: list[tuple[Json, PodCondition]] = []
         with self._lock:
             for condition in conditions:
                 seen = self._pods.get(condition.uid)
+                if seen is not None and is_stand_in(seen.pod):
+                    of_owners.append((seen.pod, condition))
+                    continue
                 if seen is None or not wants_launch(seen.pod) or seen.said == condition or len(sent) == CONDITIONS_MAX:
                     continue
                 if read_condition(seen.pod) != (condition.reason, condition.message[:MESSAGE_MAX]):
@@ -362,6 +372,8 @@ class ExternalPods:
                 kind = "Normal" if one.is_expected else "Warning"
                 events.append(event_request(pod, kind, one.reason, one.message))
         _first_error([*answers, *self._api.ask_all(events)])
+        if self._owners is not None:
+            self._owners.show(of_owners)
 
     def blocked_evictions(self) -> dict[str, str]:
         with self._lock:
@@ -382,6 +394,8 @@ class ExternalPods:
     def launch(self, pods: Sequence[tuple[PodId, Json, str]]) -> dict[PodId, str]:
         """Launch pods ``(run, pod, node)``. Returns the runs that certainly were not launched, with the reason. Raises
         OSError when the result of some is unknown."""
+        stand_ins = [each for each in pods if is_stand_in(each[1])]
+        pods = [each for each in pods if not is_stand_in(each[1])]
         answers = self._api.ask_all([launch_request(pod, run, node) for run, pod, node in pods])
         refused: dict[PodId, str] = {}
         unknown: OSError | None = None
@@ -394,15 +408,24 @@ class ExternalPods:
             if why:
                 refused[run] = why
                 continue
-            with self._lock:
-                seen = self._pods.get(pod["metadata"]["uid"])
-                if seen is not None:  # else it is gone already
-                    self._launched.add(pod["metadata"]["uid"])
-                    self._runs[str(run)] = pod["metadata"]["uid"]
+            seen = self._note_launched(run, pod)
             self._unwritten += _describe_launch(pod, node, was_explained=seen is not None and seen.said is not None)
+        if self._owners is not None and stand_ins:
+            refused |= self._owners.admit(stand_ins)
+            for run, pod, _ in stand_ins:
+                if run not in refused:
+                    self._note_launched(run, pod)
         if unknown is not None:
             raise unknown
         return refused
+
+    def _note_launched(self, run: PodId, pod: Json) -> _Seen | None:
+        with self._lock:
+            seen = self._pods.get(pod["metadata"]["uid"])
+            if seen is not None:  # else it is gone already
+                self._launched.add(pod["metadata"]["uid"])
+                self._runs[str(run)] = pod["metadata"]["uid"]
+        return seen
 
     def launch_ahead(self, runs: Sequence[PodId]) -> dict[PodId, str]:
         pods = self.pods_of(runs)
@@ -455,7 +478,10 @@ class ExternalPods:
                 self._hindered.pop(run, None)
             for run, _ in pods:
                 self._cache.kill_asked(run)
-            known = [seen.pod for seen in self._pods.values()]
+            known = [seen.pod for seen in self._pods.values() if not is_stand_in(seen.pod)]
+        if self._owners is not None:
+            self._owners.suspend([pod for _, pod in pods if is_stand_in(pod)], "its pool takes its resources back")
+        pods = [(run, pod) for run, pod in pods if not is_stand_in(pod)]
         jobs = jobs_to_suspend([pod for _, pod in pods], known)
         if jobs:
             self._suspend(jobs)
@@ -480,11 +506,17 @@ class ExternalPods:
         with self._lock:
             known = [seen.pod for seen in self._pods.values()]
             overdue = find_overdue(known, time.time(), timeout_s)[:PUT_BACK_MAX]
+            stand_ins = [*filter(is_stand_in, overdue)]
+            overdue, known = ([pod for pod in pods if not is_stand_in(pod)] for pods in (overdue, known))
+            for pod in stand_ins:
+                self._cache.kill_asked(run_of(pod))
             returns = sort_overdue(overdue, known) if overdue else NO_RETURNS
             staying = [self._pods[pod["metadata"]["uid"]] for pod in returns.staying]
             for pod in known if returns.suspended else ():
                 if job_of(pod) in returns.suspended:
                     self._cache.kill_asked(run_of(pod))
+        if self._owners is not None and stand_ins:
+            self._owners.suspend(stand_ins, f"no scheduler has bound its pods in {timeout_s:g} s: it is queued again")
         text = f"no scheduler has bound it in {timeout_s:g} s, and its owner would not replace it: it keeps its place"
         for seen in staying:
             if not seen.is_overdue_shown:

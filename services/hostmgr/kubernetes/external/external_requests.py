@@ -109,12 +109,13 @@ def show_admission_request(pod: Json, is_admitted: bool, reason: str, message: s
     return Request("PATCH", f"{pod_path(pod)}/status", orjson.dumps(body), STRATEGIC_PATCH)
 
 
-def event_request(pod: Json, kind: str, reason: str, message: str) -> Request:
-    """Return an event; ``kind`` is Normal or Warning."""
-    meta, now = pod["metadata"], write_now()
+def event_request(thing: Json, kind: str, reason: str, message: str, of: tuple[str, str] = ("v1", "Pod")) -> Request:
+    """Return an event about an object, by default a pod; ``kind`` is Normal or Warning, ``of`` the version and kind of
+    the object."""
+    meta, now = thing["metadata"], write_now()
     about = {
-        "apiVersion": "v1",
-        "kind": "Pod",
+        "apiVersion": of[0],
+        "kind": of[1],
         "namespace": meta["namespace"],
         "name": meta["name"],
         "uid": meta["uid"],

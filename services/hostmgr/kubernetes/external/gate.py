@@ -25,6 +25,9 @@ ADMITTED_AT = "peloton.io/admitted-at"
 ADMITTED = "peloton.io/Admitted"
 """Condition of a gated pod: whether Peloton has admitted it, or why not."""
 
+STAND_IN_FOR = "standInFor"
+"""Field that only stand-ins have: the uid of the owner."""
+
 
 def gates_of(pod: Json) -> set[str]:
     return {gate["name"] for gate in pod.get("spec", {}).get("schedulingGates") or ()}
@@ -35,6 +38,11 @@ def is_by_gate(pod: Json) -> bool:
     if pod.get("spec", {}).get("schedulerName") == SCHEDULER_NAME:
         return False  # Peloton places it
     return GATE in gates_of(pod) or ADMITTED_AT in (pod["metadata"].get("annotations") or {})
+
+
+def is_stand_in(pod: Json) -> bool:
+    """Return whether it has the place of a pod whose owner is held suspended: no such pod exists."""
+    return STAND_IN_FOR in pod
 
 
 def wants_launch(pod: Json) -> bool:

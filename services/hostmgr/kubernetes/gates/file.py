@@ -7,7 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from services.hostmgr.kubernetes.gates.policies import Options, make_bindings, make_policies
+from services.hostmgr.kubernetes.gates.building import Options
+from services.hostmgr.kubernetes.gates.policies import make_bindings, make_policies
 
 FILE = Path(__file__).parents[4] / "deploy/kubernetes/gate/policies.yaml"
 _HEAD = """\

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from http import HTTPStatus
 
 import orjson
@@ -15,14 +16,15 @@ from peloton.errors import InvalidArgument
 from services.hostmgr.kubernetes.apiserver.lists import pages
 from services.hostmgr.kubernetes.apiserver.wire import STRATEGIC_PATCH, Answer, ApiServer, Json, Request, fault_of
 from services.hostmgr.kubernetes.external.gate import GATE, gates_of
+from services.hostmgr.kubernetes.gates.building import FAIL, Options
+from services.hostmgr.kubernetes.gates.hold_policies import make_hold_bindings, make_hold_policies
 from services.hostmgr.kubernetes.gates.policies import (
-    FAIL,
-    Options,
     list_names,
     make_bindings,
     make_policies,
     path_of,
 )
+from services.hostmgr.kubernetes.suspend.uninstallation import resume_held
 
 APPLY = "application/apply-patch+yaml"
 TRIAL_TIMEOUT_S, TRIAL_PAUSE_S = 20.0, 0.25
@@ -40,21 +42,32 @@ class NotProved(Exception):
     """The policies do not what they are to do in this cluster, which they were not bound in."""
 
 
-def install(api: ApiServer, failure_policy: str = FAIL, say: Callable[[str], None] = lambda text: None) -> None:
-    """Prove the policies in a namespace of their own, and install or update them. Raises NotProved, InvalidArgument for
-    an apiserver without such policies, and OSError."""
-    options = Options(failure_policy)
-    prove(api, failure_policy)
+def install(
+    api: ApiServer,
+    failure_policy: str = FAIL,
+    say: Callable[[str], None] = lambda text: None,
+    suspends_owners: bool = True,
+) -> None:
+    """Prove the policies in a namespace of their own, and install or update them. Unless it ``suspends_owners``, all
+    pods are gated instead. Raises NotProved, InvalidArgument for an apiserver without such policies, and OSError."""
+    options = _with_owners(Options(failure_policy), suspends_owners)
+    prove(api, options)
     say("the policies are proved by dry runs in a namespace of their own")
     for made in (*make_policies(options), *make_bindings(options)):
         _apply(api, made)
         say(f"applied {list_names([made])}")
+    if not suspends_owners:
+        _delete(api, [*reversed(make_hold_bindings(Options())), *reversed(make_hold_policies(Options()))], say)
     time.sleep(ACTS_S)
 
 
-def prove(api: ApiServer, failure_policy: str) -> None:
+def _with_owners(options: Options, suspends_owners: bool) -> Options:
+    return options if suspends_owners else replace(options, owners=())
+
+
+def prove(api: ApiServer, installed: Options) -> None:
     """Raise NotProved unless the policies do what they should in this cluster."""
-    with _trial(api, failure_policy) as (namespace, options):
+    with _trial(api, installed) as (namespace, options):
         _await_gated(api, namespace, options)
         pods = f"/api/v1/namespaces/{namespace}/pods"
         owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "trial", "uid": "trial", "controller": True}
@@ -65,15 +78,40 @@ def prove(api: ApiServer, failure_policy: str) -> None:
         if not real.is_ok:
             raise NotProved(f"a pod cannot be created: {real.message}")
         body = orjson.dumps({"spec": {"schedulingGates": [{"$patch": "delete", "name": options.gate}]}})
+        if options.owners:
+            _prove_hold(api, namespace)
         freed = api.ask(Request("PATCH", f"{pods}/trial?dryRun=All", body, STRATEGIC_PATCH))
         if not freed.is_ok or gates_of(freed.json()):
             raise NotProved(f"an administrator cannot remove the gate: {fault_of(freed) or 'it stays'}")
 
 
+def _prove_hold(api: ApiServer, namespace: str) -> None:
+    """Raise NotProved unless a Job is held suspended, and one of another controller is not."""
+    owner = {"apiVersion": "example.org/v1", "kind": "Trial", "name": "trial", "uid": "trial", "controller": True}
+    until_s = time.monotonic() + TRIAL_TIMEOUT_S
+    while why := _why_not_held(api, namespace, [], is_to_wait=True):
+        if time.monotonic() >= until_s:
+            raise NotProved(f"a Job is not held suspended: {why}")
+        time.sleep(TRIAL_PAUSE_S)
+    if why := _why_not_held(api, namespace, [owner], is_to_wait=False):
+        raise NotProved(f"a Job is not left to its controller: {why}")
+
+
+def _why_not_held(api: ApiServer, namespace: str, owners: Sequence[Json], is_to_wait: bool) -> str:
+    container = {"name": "trial", "image": "busybox:stable"}
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    body = {"metadata": {"name": "trial", "ownerReferences": [*owners]}, "spec": spec}
+    made = api.ask(Request("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs?dryRun=All", orjson.dumps(body)))
+    if not made.is_ok:
+        return made.message
+    is_held = bool(made.json()["spec"].get("suspend"))
+    return "" if is_held is is_to_wait else f"its flag is {is_held}"
+
+
 @contextmanager
-def _trial(api: ApiServer, failure_policy: str) -> Iterator[tuple[str, Options]]:
+def _trial(api: ApiServer, installed: Options) -> Iterator[tuple[str, Options]]:
     """Make a namespace with a pool, and policies that concern it alone."""
-    options = Options(failure_policy, suffix=f"-trial-{secrets.token_hex(4)}")
+    options = replace(installed, suffix=f"-trial-{secrets.token_hex(4)}")
     name = f"peloton{options.suffix}"
     made = [*make_policies(options), *make_bindings(options)]
     labels = {options.pool: TRIAL_POOL}
@@ -135,7 +173,9 @@ def check(api: ApiServer) -> tuple[list[str], int]:
     """Return what is missing or differs from this release, and the number of pods that wait with the gate. Raises
     OSError."""
     faults = []
-    for made in (*make_policies(Options()), *make_bindings(Options())):
+    holds = any(api.ask(Request("GET", path_of(made))).is_ok for made in make_hold_policies(Options()))
+    options = _with_owners(Options(), holds)
+    for made in (*make_policies(options), *make_bindings(options)):
         answer = api.ask(Request("GET", path_of(made)))
         if answer.status == HTTPStatus.NOT_FOUND:
             faults.append(f"{list_names([made])} is missing")
@@ -172,21 +212,27 @@ def _covers(found: object, wanted: object) -> bool:
 
 
 def uninstall(api: ApiServer, say: Callable[[str], None] = lambda text: None) -> int:
-    """Remove the policies, and then the gates of all waiting pods; return the number of these. Raises OSError; it may
-    be repeated."""
-    for made in (*make_bindings(Options()), *reversed(make_policies(Options()))):
-        answer = api.ask(Request("DELETE", path_of(made)))
-        if why := fault_of(answer, HTTPStatus.NOT_FOUND):
-            raise OSError(f"{list_names([made])}: {why}")
-        say(f"deleted {list_names([made])}")
+    """Remove the policies, and then the gates of all waiting pods, and resume all owners that wait; return the number
+    of these. Raises OSError; it may be repeated."""
+    _delete(api, [*make_bindings(Options()), *reversed(make_policies(Options()))], say)
     time.sleep(ACTS_S)
-    total = 0
+    total = resume_held(api)
     for _ in range(UNGATE_ROUNDS_MAX):
         count = sum(_ungate(api, page) for page in _waiting_pods(api))
         if not count:
             return total
         total += count
     raise OSError(f"pods with the gate are still created after {UNGATE_ROUNDS_MAX} rounds: another policy adds it")
+
+
+def _delete(api: ApiServer, objects: Sequence[Json], say: Callable[[str], None]) -> None:
+    for made in objects:
+        answer = api.ask(Request("DELETE", path_of(made)))
+        if answer.status == HTTPStatus.NOT_FOUND:
+            continue
+        if why := fault_of(answer):
+            raise OSError(f"{list_names([made])}: {why}")
+        say(f"deleted {list_names([made])}")
 
 
 def _waiting_pods(api: ApiServer) -> Iterator[list[Json]]:

@@ -25,6 +25,10 @@ SCHEDULER_NAME = "peloton"
 """The ``schedulerName`` of every pod of Peloton, and of external pods for Peloton to place."""
 RUN = "peloton.io/run-of"
 """Annotation of an external pod that Peloton has bound or admitted: the id of the run."""
+HELD = "peloton.io/held-by"
+"""Annotation of owners and of pod templates, which the admission policies set: how their pods wait."""
+BY_SUSPEND, BY_GATE, BY_OWNER = "suspend", "gate", "owner"
+"""Values: the owner is suspended, the pods are gated, or an owner above is held."""
 
 
 class Outcome(Enum):
@@ -57,9 +61,10 @@ def verdict_of(answer: Answer | OSError) -> Verdict:
 
 def demand_of(pod: Json) -> Demand:
     """Return the demand of any pod on a node. A pod that another scheduler has bound is foreign, unless Peloton has
-    admitted it."""
+    admitted it or its owner."""
     is_bound_by_others = pod.get("spec", {}).get("schedulerName") != SCHEDULER_NAME
-    is_foreign = is_bound_by_others and RUN not in (pod["metadata"].get("annotations") or {})
+    marks = pod["metadata"].get("annotations") or {}
+    is_foreign = is_bound_by_others and RUN not in marks and marks.get(HELD) != BY_SUSPEND
     volume = "" if is_bound_by_others else volume_id_of(pod)
     return Demand(sum_occupied(pod), revocable_cpu_milli(pod), tuple(sorted(ports(pod))), is_foreign, volume)
 

@@ -8,8 +8,9 @@ import yaml
 from peloton.errors import InvalidArgument
 from services.hostmgr.kubernetes.external.external_specs import POOL
 from services.hostmgr.kubernetes.external.gate import GATE
+from services.hostmgr.kubernetes.gates.building import IGNORE, Options
 from services.hostmgr.kubernetes.gates.file import FILE, render
-from services.hostmgr.kubernetes.gates.policies import IGNORE, Options, make_bindings, make_policies, path_of
+from services.hostmgr.kubernetes.gates.policies import make_bindings, make_policies, path_of
 
 
 def test_the_file_for_kubectl_is_generated() -> None:

@@ -1,0 +1,24 @@
+"""The port to owners that are held suspended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol
+
+from peloton.model.ids import PodId
+from services.hostmgr.external_port import PodCondition
+from services.hostmgr.kubernetes.apiserver.wire import Json
+
+
+class Owners(Protocol):
+    """Owners that are held suspended. A stand-in has the place of one of their pods."""
+
+    def admit(self, launches: Sequence[tuple[PodId, Json, str]]) -> dict[PodId, str]:
+        """Unsuspend the owners of stand-ins; the rules are those of ``ExternalPods.launch``."""
+        ...
+
+    def suspend(self, stand_ins: Collection[Json], why: str) -> None:
+        """Suspend the owners of these. Raises OSError."""
+
+    def show(self, conditions: Iterable[tuple[Json, PodCondition]]) -> None:
+        """Show at the owners why these wait. Raises OSError."""

@@ -1,0 +1,537 @@
+"""Owners that are held suspended: watched, admitted whole, suspended again, and shown why they wait.
+
+The stand-ins of an owner are external pods: they are queued, tested for fit, launched and ended as those are. Their
+launch unsuspends the owner, and the eviction of one of them suspends it. The pods that exist then have the places of
+the stand-ins, which report their nodes and their starts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from urllib.parse import quote
+
+from peloton.model.ids import PodId
+from services.hostmgr.external_port import PodCondition
+from services.hostmgr.kubernetes.apiserver.watch import Reflector, Watched
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request
+from services.hostmgr.kubernetes.external.external_requests import event_request
+from services.hostmgr.kubernetes.external.external_specs import POOL, Owner, controller_of
+from services.hostmgr.kubernetes.external.gate import is_by_gate
+from services.hostmgr.kubernetes.pods.launches import BY_SUSPEND, HELD
+from services.hostmgr.kubernetes.pods.statuses import is_over, phase
+from services.hostmgr.kubernetes.suspend.held_owner import (
+    HeldOwner,
+    Phase,
+    admission_request,
+    collection_of,
+    condition_request,
+    owner_of_stand_in,
+    read_condition,
+    return_request,
+    stand_ins_of,
+    suspension_request,
+)
+from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS, OwnerKind, reference_path
+
+log = logging.getLogger(__name__)
+
+FIND_S = 30.0
+"""Seconds between looks for kinds of owners that the cluster did not have."""
+QUIET_S = 0.5
+"""Seconds for which a suspended owner must have no pods, until it returns to the queue."""
+ROOTS_MAX = 10_000
+"""Limit of objects whose controllers are cached."""
+DEPTH_MAX = 4
+"""Limit of controllers above a pod."""
+EVENTS_MAX, EVENTS_WAITING_MAX = 100, 10_000
+"""Limits of events written in one call, and of unwritten ones; the oldest are dropped."""
+ADMITTED, SUSPENDED, REFUSED = "PelotonAdmitted", "PelotonSuspended", "PelotonRefused"
+"""Reasons of events and of the condition."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    owner: HeldOwner
+    stand_ins: list[Json] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)  # uid of a pod -> the stand-in whose place it has
+    quiet_since_s: float = 0.0
+    said: tuple[str, str] = ("", "")  # reason and message that it shows
+
+
+class _OfKind:
+    """Implements ``Watched`` for the owners of one kind."""
+
+    def __init__(self, owners: HeldOwners, kind: OwnerKind) -> None:
+        self._owners, self._kind = owners, kind
+
+    def on_replace(self, objects: Sequence[Json]) -> None:
+        self._owners.replace(self._kind, objects)
+
+    def on_change(self, kind: str, object: Json) -> None:
+        self._owners.change(self._kind, object, kind == "DELETED")
+
+    def on_lost(self, why: str) -> None:
+        self._owners.lose(_source_of(self._kind), why)
+
+
+class PodsOfHeld:
+    """Implements ``Watched``: takes the pods of held owners out of a watch, and passes the others on."""
+
+    def __init__(self, owners: HeldOwners, others: Watched) -> None:
+        self._owners, self._others = owners, others
+
+    def on_replace(self, objects: Sequence[Json]) -> None:
+        held = [pod for pod in objects if is_of_held(pod)]
+        self._others.on_replace([pod for pod in objects if not is_of_held(pod)])
+        self._owners.replace_pods(held)
+
+    def on_change(self, kind: str, object: Json) -> None:
+        if is_of_held(object):
+            self._owners.change_pod(object, kind == "DELETED")
+        else:
+            self._others.on_change(kind, object)
+
+    def on_lost(self, why: str) -> None:
+        self._others.on_lost(why)
+        self._owners.lose(PODS, why)
+
+
+PODS = "pods"
+
+
+def is_of_held(pod: Json) -> bool:
+    """Return whether the pod is of an owner that is held in its place."""
+    return (pod["metadata"].get("annotations") or {}).get(HELD) == BY_SUSPEND and not is_by_gate(pod)
+
+
+class HeldOwners:
+    """Any thread may call. Implements ``external_pods.Owners``."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        placed: Callable[[Json, Json], None],
+        kinds: Sequence[OwnerKind] = KINDS,
+    ) -> None:
+        """``placed`` takes a stand-in, and the pod with a node that has its place."""
+        self._api, self._placed = api, placed
+        self._missing = [*kinds]
+        self._sink: Watched | None = None
+        self._lock = threading.RLock()
+        self._entries: dict[str, _Entry] = {}
+        self._pods: dict[str, dict[str, Json]] = {}  # uid of the owner -> its pods by uid
+        self._roots: dict[str, str] = {}  # uid of a controller -> uid of the owner at the top
+        self._reflectors: list[Reflector] = []
+        self._unlisted = {PODS}
+        self._is_live = self._has_looked = False
+        self._find_at_s = 0.0
+        self._unwritten: deque[Request] = deque(maxlen=EVENTS_WAITING_MAX)
+
+    def pass_to(self, sink: Watched) -> None:
+        """Set the receiver of the stand-ins."""
+        self._sink = sink
+
+    def stop(self) -> None:
+        for reflector in self._reflectors:
+            reflector.stop()
+
+    # Watches.
+
+    def _find_kinds(self) -> None:
+        """Watch the kinds that the cluster has by now, and that Peloton may list. Raises OSError."""
+        asked = [Request("GET", f"{collection_of(kind)}?limit=1") for kind in self._missing]
+        found = []
+        for kind, answer in zip(self._missing, self._api.ask_all(asked), strict=True):
+            if isinstance(answer, OSError):
+                raise answer
+            if answer.may_pass:
+                raise OSError(answer.message)
+            if answer.is_ok:
+                found.append(kind)
+            elif answer.status == HTTPStatus.FORBIDDEN:
+                log.debug("owners of kind %s are not held: %s", kind.kind, answer.message)
+        self._missing = [kind for kind in self._missing if kind not in found]
+        with self._lock:
+            self._unlisted |= {_source_of(kind) for kind in found}
+            self._has_looked = True
+        for kind in found:
+            path = f"{collection_of(kind)}?labelSelector={quote(POOL, safe='')}"
+            reflector = Reflector(self._api, path, _OfKind(self, kind))
+            self._reflectors.append(reflector)
+            reflector.start()
+        self._go_live()
+
+    def lose(self, what: str, why: str) -> None:
+        log.info("watch of held owners lost: %s", why)
+        with self._lock:
+            self._unlisted.add(what)
+            self._is_live = False
+        self._receiver.on_lost(why)
+
+    @property
+    def _receiver(self) -> Watched:
+        assert self._sink is not None, "nothing receives the stand-ins"
+        return self._sink
+
+    def _go_live(self) -> None:
+        """Show all stand-ins when everything is listed."""
+        with self._lock:
+            if self._is_live or self._unlisted or not self._has_looked:
+                return
+            self._is_live = True
+            for entry in self._entries.values():
+                self._place_all(entry)
+            self._receiver.on_replace([one for entry in self._entries.values() for one in entry.stand_ins])
+
+    def replace(self, kind: OwnerKind, objects: Sequence[Json]) -> None:
+        owners = [owner for each in objects if (owner := self._read(kind, each)).is_held]
+        with self._lock:
+            there = {owner.uid for owner in owners}
+            gone = [uid for uid, one in self._entries.items() if one.owner.kind == kind and uid not in there]
+            for uid in gone:
+                self._remove(uid)
+            for owner in owners:
+                self._put(owner)
+            self._unlisted.discard(_source_of(kind))
+        self._go_live()
+
+    def change(self, kind: OwnerKind, object: Json, is_deleted: bool) -> None:
+        object["metadata"].pop("managedFields", None)
+        owner = self._read(kind, object)
+        with self._lock:
+            if is_deleted:
+                self._remove(owner.uid)
+            elif owner.is_held:
+                self._put(owner)
+
+    def _read(self, kind: OwnerKind, object: Json) -> HeldOwner:
+        """Return the owner, with the object that describes its pods, which is read again while it waits. Raises
+        OSError."""
+        owner = HeldOwner(kind, object)
+        path = reference_path(kind, object) if owner.is_held and owner.phase is not Phase.ENDED else ""
+        if not path:
+            return owner
+        answer = self._api.ask(Request("GET", path))
+        if answer.may_pass:
+            raise OSError(f"{path} cannot be read: {answer.message}")
+        return HeldOwner(kind, object, answer.json() if answer.is_ok else None)
+
+    def replace_pods(self, pods: Sequence[Json]) -> None:
+        by_owner: dict[str, dict[str, Json]] = {}
+        for pod in pods:
+            by_owner.setdefault(self._root_of(pod), {})[pod["metadata"]["uid"]] = pod
+        with self._lock:
+            before, self._pods = self._pods, by_owner
+            self._unlisted.discard(PODS)
+            if self._is_live:
+                for uid in before.keys() | by_owner.keys():
+                    if (entry := self._entries.get(uid)) is not None:
+                        self._show(entry, stand_ins_of(entry.owner))
+        self._go_live()
+
+    def change_pod(self, pod: Json, is_deleted: bool) -> None:
+        pod["metadata"].pop("managedFields", None)
+        uid, own = self._root_of(pod), pod["metadata"]["uid"]
+        with self._lock:
+            if is_deleted:
+                self._pods.get(uid, {}).pop(own, None)
+                if not self._pods.get(uid):
+                    self._pods.pop(uid, None)
+            else:
+                self._pods.setdefault(uid, {})[own] = pod
+            entry = self._entries.get(uid)
+            if entry is None or not self._is_live:
+                return
+            if is_deleted:
+                entry.places.pop(own, None)
+            elif (place := self._place(entry, pod)) is not None:
+                self._receiver.on_change("MODIFIED", entry.stand_ins[place])
+
+    def _root_of(self, pod: Json) -> str:
+        """Return the uid of the owner at the top of the pod's controllers. Raises OSError."""
+        owner = controller_of(pod)
+        if owner is None:
+            return ""
+        if owner.uid in self._entries:
+            return owner.uid
+        if owner.uid not in self._roots:
+            if len(self._roots) >= ROOTS_MAX:
+                self._roots.clear()
+            self._roots[owner.uid] = self._find_root(owner)
+        return self._roots[owner.uid]
+
+    def _find_root(self, owner: Owner) -> str:
+        for _ in range(DEPTH_MAX):
+            kind = next((each for each in KINDS if _is_of(owner, each)), None)
+            if kind is None:
+                break
+            path = f"{collection_of(kind, owner.namespace)}/{quote(owner.name, safe='')}"
+            answer = self._api.ask(Request("GET", path))
+            if answer.may_pass:
+                raise OSError(f"{owner.title} cannot be read: {answer.message}")
+            found = answer.json() if answer.is_ok else None
+            if found is None or HeldOwner(kind, found).is_held or (above := controller_of(found)) is None:
+                break
+            owner = above
+        return owner.uid
+
+    # Stand-ins. The caller holds the lock.
+
+    def _put(self, owner: HeldOwner) -> None:
+        entry = self._entries.get(owner.uid)
+        before = entry.owner if entry is not None else None
+        if entry is None:
+            entry = self._entries[owner.uid] = _Entry(owner)
+        entry.owner = owner
+        if not self._is_live:
+            return
+        if before is None or _outline(before) != _outline(owner):
+            self._show(entry, stand_ins_of(owner))
+
+    def _show(self, entry: _Entry, stand_ins: list[Json]) -> None:
+        """Replace the stand-ins of an owner by these."""
+        before = {one["metadata"]["uid"]: one for one in entry.stand_ins}
+        there = {one["metadata"]["uid"] for one in stand_ins}
+        entry.stand_ins, entry.quiet_since_s = stand_ins, 0.0
+        if not there & before.keys():
+            entry.places = {}
+        self._keep_starts(entry, before)
+        self._place_all(entry)
+        for uid, one in before.items():
+            if uid not in there:
+                self._receiver.on_change("DELETED", one)
+        for one in entry.stand_ins:
+            self._receiver.on_change("MODIFIED", one)
+
+    @staticmethod
+    def _keep_starts(entry: _Entry, before: dict[str, Json]) -> None:
+        """Take over the nodes and starts that stand-ins have shown."""
+        for number, one in enumerate(entry.stand_ins):
+            old = before.get(one["metadata"]["uid"])
+            if old is not None and old["spec"].get("nodeName"):
+                one["spec"] = {**one["spec"], "nodeName": old["spec"]["nodeName"]}
+            if old is not None and old["status"] == _RUNNING and one["status"] == _PENDING:
+                entry.stand_ins[number] = {**one, "status": _RUNNING}
+
+    def _place_all(self, entry: _Entry) -> None:
+        if not entry.stand_ins and entry.owner.phase is not Phase.ENDED:
+            entry.stand_ins = stand_ins_of(entry.owner)
+        pods = self._pods.get(entry.owner.uid, {})
+        entry.places = {uid: place for uid, place in entry.places.items() if uid in pods}
+        for pod in sorted(pods.values(), key=is_over):
+            self._place(entry, pod)
+
+    def _place(self, entry: _Entry, pod: Json) -> int | None:
+        """Give the pod a place, and let its stand-in show what has become of it. Return the place if that changes."""
+        if entry.owner.phase not in (Phase.RUNS, Phase.STOPS):
+            return None
+        uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
+        place = entry.places.get(uid)
+        if place is None:
+            pods, taken = self._pods.get(entry.owner.uid, {}), set()
+            for other, number in entry.places.items():
+                if other in pods and not is_over(pods[other]):
+                    taken.add(number)
+            place = next((number for number in range(len(entry.stand_ins)) if number not in taken), None)
+            if place is None:
+                return None
+            entry.places[uid] = place
+        if not node:
+            return None
+        one = entry.stand_ins[place]
+        has_run = phase(pod) != "Pending" or one["status"] != _PENDING
+        if one["spec"].get("nodeName") == node and (one["status"] != _PENDING or not has_run):
+            return None
+        if one["spec"].get("nodeName") != node:
+            one = {**one, "spec": {**one["spec"], "nodeName": node}}
+            if not is_over(pod):
+                self._placed(one, pod)
+        entry.stand_ins[place] = {**one, "status": _RUNNING if has_run else _PENDING}
+        return place
+
+    def _remove(self, uid: str) -> None:
+        entry = self._entries.pop(uid, None)
+        if entry is not None and self._is_live:
+            for one in entry.stand_ins:
+                self._receiver.on_change("DELETED", one)
+
+    # Changes of owners.
+
+    def admit(self, launches: Sequence[tuple[PodId, Json, str]]) -> dict[PodId, str]:
+        """Unsuspend the owners of stand-ins ``(run, stand-in, node)``. Returns the runs of those that certainly were
+        not, with the reason. Raises OSError when the result of some is unknown."""
+        refused: dict[PodId, str] = {}
+        sent: list[tuple[HeldOwner, list[PodId]]] = []
+        requests: list[Request] = []
+        chosen: dict[str, dict[str, tuple[PodId, str]]] = {}
+        for run, one, node in launches:
+            chosen.setdefault(owner_of_stand_in(one), {})[one["metadata"]["uid"]] = run, node
+        for uid, by_stand_in in chosen.items():
+            with self._lock:
+                entry = self._entries.get(uid)
+                owner = entry.owner if entry is not None else None
+                order = [one["metadata"]["uid"] for one in entry.stand_ins] if entry is not None else []
+            runs = [run for run, _ in by_stand_in.values()]
+            if owner is None or owner.phase is not Phase.WAITS or {*order} != by_stand_in.keys():
+                why = (
+                    "it is gone, or has changed"
+                    if owner is None or not by_stand_in.keys() <= {*order}
+                    else (
+                        f"{len(runs)} of its {len(order)} pods have room"
+                        if owner.phase is Phase.WAITS
+                        else "it waits no more"
+                    )
+                )
+                refused |= dict.fromkeys(runs, f"it was not admitted: {why}")
+                continue
+            in_order = [by_stand_in[each] for each in order]
+            requests.append(admission_request(owner, [run for run, _ in in_order], [node for _, node in in_order]))
+            sent.append((owner, runs))
+        unknown: OSError | None = None
+        for (owner, runs), answer in zip(sent, self._api.ask_all(requests), strict=True):
+            if isinstance(answer, OSError) or answer.may_pass:
+                unknown = answer if isinstance(answer, OSError) else OSError(answer.message)
+            elif not answer.is_ok:
+                refused |= dict.fromkeys(runs, f"{owner.title} was not admitted: {answer.message}")
+            else:
+                text = f"its pool admits it, and its {len(runs)} pods have room"
+                self._write(owner, "Normal", ADMITTED, text)
+        if unknown is not None:
+            raise unknown
+        return refused
+
+    def read_now(self, stand_ins: Collection[Json]) -> dict[str, Json]:
+        """Return by uid those stand-ins that the owners have as the apiserver knows them now. Raises OSError."""
+        with self._lock:
+            uids = {owner_of_stand_in(one) for one in stand_ins} & self._entries.keys()
+            owners = [self._entries[uid].owner for uid in uids]
+        found: dict[str, Json] = {}
+        for owner, answer in zip(owners, self._api.ask_all([Request("GET", one.path) for one in owners]), strict=True):
+            if isinstance(answer, OSError):
+                raise answer
+            if answer.status == HTTPStatus.NOT_FOUND:
+                continue
+            if not answer.is_ok:
+                raise OSError(answer.message)
+            now = stand_ins_of(HeldOwner(owner.kind, answer.json(), owner.referenced))
+            found |= {one["metadata"]["uid"]: one for one in now}
+        return found
+
+    def suspend(self, stand_ins: Collection[Json], why: str) -> None:
+        """Suspend the owners of these. Raises OSError."""
+        ending = {one["metadata"]["uid"] for one in stand_ins}
+        with self._lock:
+            entries = [
+                self._entries[uid] for uid in {owner_of_stand_in(one) for one in stand_ins} & self._entries.keys()
+            ]
+            owners = [one.owner for one in entries if any(each["metadata"]["uid"] in ending for each in one.stand_ins)]
+        self._suspend([owner for owner in owners if owner.phase is Phase.RUNS], why)
+
+    def _suspend(self, owners: Sequence[HeldOwner], why: str) -> None:
+        answers = self._api.ask_all([suspension_request(owner) for owner in owners])
+        for owner, answer in zip(owners, answers, strict=True):
+            if not isinstance(answer, OSError) and answer.is_ok:
+                log.info("%s is suspended: %s", owner.title, why)
+                self._write(owner, "Normal", SUSPENDED, why)
+        _check(answers)
+
+    def show(self, conditions: Iterable[tuple[Json, PodCondition]]) -> None:
+        """Show at the owners of stand-ins why these wait; an event follows each new reason. Raises OSError."""
+        self._show_all({owner_of_stand_in(one): condition for one, condition in conditions})
+
+    def _show_all(self, told: Mapping[str, PodCondition]) -> None:
+        sent: list[tuple[_Entry, HeldOwner, PodCondition]] = []
+        with self._lock:
+            for uid, condition in told.items():
+                entry = self._entries.get(uid)
+                if entry is None or entry.said == (condition.reason, condition.message):
+                    continue
+                if read_condition(entry.owner) != (condition.reason, condition.message):
+                    sent.append((entry, entry.owner, condition))
+                entry.said = condition.reason, condition.message
+        requests = [condition_request(owner, c.reason, c.message) for _, owner, c in sent]
+        answers = self._api.ask_all(requests)
+        for (entry, owner, condition), answer in zip(sent, answers, strict=True):
+            if isinstance(answer, OSError) or answer.status == HTTPStatus.CONFLICT or answer.may_pass:
+                entry.said = ("", "")
+            elif read_condition(owner)[0] != condition.reason:
+                kind = "Normal" if condition.is_expected else "Warning"
+                self._write(owner, kind, condition.reason, condition.message)
+        _check(answers)
+
+    def _write(self, owner: HeldOwner, kind: str, reason: str, message: str) -> None:
+        """Note an event, which is written later."""
+        of = f"{owner.kind.group}/{owner.kind.version}", owner.kind.kind
+        self._unwritten.append(event_request(owner.object, kind, reason, message, of))
+
+    # Periodic tasks.
+
+    def run_periodic(self) -> None:
+        """Look for kinds, return suspended owners whose pods are gone to the queue, suspend those that were scaled, and
+        write events. Raises OSError."""
+        now_s = time.monotonic()
+        if self._missing and now_s >= self._find_at_s:
+            self._find_kinds()
+            self._find_at_s = now_s + FIND_S
+        with self._lock:
+            if not self._is_live:
+                return
+            entries = [*self._entries.values()]
+            returning = [entry.owner for entry in entries if self._is_rested(entry, now_s)]
+            unfit = {one.owner.uid: why for one in entries if (why := _why_unfit(one.owner)) is not None}
+            outgrown = [one.owner for one in entries if one.owner.phase is Phase.RUNS and one.owner.has_outgrown]
+        if outgrown:
+            self._suspend(outgrown, "it has more pods than its pool has admitted, and is queued with them")
+        _check(self._api.ask_all([return_request(owner) for owner in returning]))
+        self._show_all(unfit)
+        some = [self._unwritten.popleft() for _ in range(min(len(self._unwritten), EVENTS_MAX))]
+        _check(self._api.ask_all(some))
+
+    def _is_rested(self, entry: _Entry, now_s: float) -> bool:
+        is_quiet = entry.owner.phase is Phase.STOPS and entry.owner.is_quiet and not self._pods_left(entry)
+        if not is_quiet:
+            entry.quiet_since_s = 0.0
+            return False
+        entry.quiet_since_s = entry.quiet_since_s or now_s
+        return now_s - entry.quiet_since_s >= QUIET_S
+
+    def _pods_left(self, entry: _Entry) -> bool:
+        return any(not is_over(pod) for pod in self._pods.get(entry.owner.uid, {}).values())
+
+
+_PENDING: Json = {"phase": "Pending"}
+_RUNNING: Json = {"phase": "Running"}
+
+
+def _source_of(kind: OwnerKind) -> str:
+    return f"{kind.plural}.{kind.group}"
+
+
+def _outline(owner: HeldOwner) -> tuple[object, ...]:
+    """Return what decides about the stand-ins of an owner."""
+    return owner.phase, owner.key if owner.phase is Phase.WAITS else owner.admission
+
+
+def _why_unfit(owner: HeldOwner) -> PodCondition | None:
+    """Return why an owner is not queued; None for one that is."""
+    if owner.phase is not Phase.WAITS or not owner.problem:
+        return None
+    return PodCondition(owner.uid, REFUSED, owner.problem)
+
+
+def _is_of(owner: Owner, kind: OwnerKind) -> bool:
+    return owner.kind == kind.kind and owner.api_version.partition("/")[0] == kind.group
+
+
+def _check(answers: Sequence[Answer | OSError]) -> None:
+    for answer in answers:
+        if isinstance(answer, OSError):
+            raise answer
+        if not answer.is_ok and answer.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            raise OSError(answer.message)

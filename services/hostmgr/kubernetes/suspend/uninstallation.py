@@ -1,0 +1,34 @@
+"""The end of admission by suspend: owners that wait are resumed."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import quote
+
+from services.hostmgr.kubernetes.apiserver.lists import pages
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Refused, fault_of
+from services.hostmgr.kubernetes.external.external_specs import POOL
+from services.hostmgr.kubernetes.suspend.held_owner import HeldOwner, Phase, collection_of, release_request
+from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS
+
+OWNERS_PER_PAGE = 500
+
+
+def resume_held(api: ApiServer) -> int:
+    """Resume all owners that Peloton holds, without those that their users have suspended; return their number. Raises
+    OSError; it may be repeated."""
+    total = 0
+    for kind in KINDS:
+        path = f"{collection_of(kind)}?labelSelector={quote(POOL, safe='')}"
+        try:
+            for _, objects in pages(api, path, OWNERS_PER_PAGE):
+                owners = [owner for each in objects if (owner := HeldOwner(kind, each)).is_held]
+                waiting = [owner for owner in owners if owner.phase in (Phase.WAITS, Phase.STOPS)]
+                for answer in api.ask_all([release_request(owner) for owner in waiting]):
+                    if why := fault_of(answer, HTTPStatus.NOT_FOUND):
+                        raise OSError(why)
+                total += len(waiting)
+        except Refused as error:
+            if error.answer.status != HTTPStatus.NOT_FOUND:  # the cluster has no such kind
+                raise
+    return total
