@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from cli.gate import gate
 from services.hostmgr.kubernetes.external.gate import ADMITTED, GATE, gates_of
 from tests.e2e.local import Cluster, temporary
-from tests.kubernetes.client import Client, Json
+from tests.kubernetes.client import MERGE, Client, Json
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
@@ -61,6 +61,31 @@ class Team:
         reply = self._client.ask("POST", f"/apis/apps/v1/namespaces/{self.namespace}/deployments", body)
         assert 201 == reply.status, reply.body
 
+    def submit(self, name: str, count: int) -> None:
+        """Create a Job with the default backoffLimit."""
+        container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+        pod = {"restartPolicy": "Never", "containers": [container], "terminationGracePeriodSeconds": 1}
+        body = {
+            "metadata": {"name": name},
+            "spec": {"parallelism": count, "completions": count, "template": {"spec": pod}},
+        }
+        reply = self._client.ask("POST", f"/apis/batch/v1/namespaces/{self.namespace}/jobs", body)
+        assert 201 == reply.status, reply.body
+
+    def job(self, name: str) -> Json:
+        return self._client.ask("GET", f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{name}").json()
+
+    def finish(self) -> None:
+        """End all running pods with success."""
+        container = {"name": "main", "image": "busybox", "imageID": "", "restartCount": 0, "ready": False}
+        container["state"] = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+        for pod in self.pods():
+            if pod["status"]["phase"] == "Running":
+                path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}/status"
+                self._client.ask(
+                    "PATCH", path, {"status": {"phase": "Succeeded", "containerStatuses": [container]}}, MERGE
+                )
+
     def scale(self, name: str, replicas: int) -> None:
         path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{name}"
         body = {"spec": {"replicas": replicas}}
@@ -100,3 +125,33 @@ def test_two_teams_lend_to_each_other_without_a_word_of_peloton(cluster: Cluster
 
         ops.scale("web", 0)
         cluster.wait(lambda: dev.running() == 2 * half, "all of it again")
+
+        dev.scale("train", 0)
+        ops.scale("web", 0)
+        cluster.wait(lambda: not dev.pods() and not ops.pods(), "an empty cluster")
+
+
+def test_preempted_jobs_succeed_in_the_end(cluster: Cluster, plane: ControlPlane) -> None:
+    """Jobs that took the other team's half are suspended when it comes back, while the host manager is killed; they
+    run later, and none of their pods has failed."""
+    half = NODES * CPUS // 2
+    with Client(plane.login) as client:
+        dev, ops = Team(client, "dev"), Team(client, "ops")
+        names = [f"train-{number}" for number in range(4)]
+        for name in names:
+            dev.submit(name, half // 2)
+        cluster.kill("hostmgr")
+        cluster.wait(lambda: dev.running() == 2 * half, "a full cluster")
+
+        ops.submit("report", half)
+        cluster.wait(lambda: ops.running() == half, "the other team's half")
+        cluster.kill("hostmgr")
+        cluster.wait(lambda: dev.running() == half, "the rest")
+        held = [name for name in names if dev.job(name)["spec"]["suspend"]]
+        assert 2 == len(held)
+
+        ops.finish()
+        cluster.wait(lambda: dev.running() == 2 * half, "all of it again")
+        dev.finish()
+        cluster.wait(lambda: all(dev.job(name)["status"].get("succeeded") == half // 2 for name in names), "the ends")
+        assert not any(dev.job(name)["status"].get("failed") for name in names)
