@@ -33,6 +33,13 @@ from services.hostmgr.kubernetes.pods.pod_cache import OwnPod
 from services.hostmgr.kubernetes.pods.pod_secrets import PodSecrets
 from services.hostmgr.kubernetes.preparation import Preparation
 from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.suspend.held_owner import (
+    HeldOwner,
+    collection_of,
+    condition_request,
+    suspension_request,
+)
+from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS
 from tests.kubernetes.client import Client, login_of
 from tests.kubernetes.fixtures import running_control_plane
 from tests.nightly import NIGHTLY
@@ -114,6 +121,7 @@ def _use_rarer(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(OSError, match="404"):  # the plane has no metrics-server
             NodeUse(api, "rarer", lambda node: ()).samples_of("x")
         _use_gate(api)
+        _use_owners(api)
         start = CommandStart("main", ("ls",), False, False)
         with pytest.raises((PelotonError, OSError)):
             CommandSessions(api, PodLogs(api, "rarer")).exchange("x", Exchange("one", 0, start))
@@ -130,6 +138,18 @@ def _use_gate(api: ApiServer) -> None:
         key = group_of({"metadata": {"namespace": "rarer", **declared}, "spec": declared.get("spec", {})})
         assert key is not None
         api.ask(Request("GET", key.path))
+
+
+def _use_owners(api: ApiServer) -> None:
+    """Send what admission by suspend does, to kinds that the plane may not have."""
+    for kind in KINDS:
+        meta = {"namespace": "rarer", "name": "x", "uid": "1", "resourceVersion": "1"}
+        owner = HeldOwner(kind, {"metadata": meta})
+        paths = collection_of(kind), f"{collection_of(kind)}?watch=1&timeoutSeconds=1", owner.path
+        api.ask_all([*(Request("GET", path) for path in paths), suspension_request(owner)])
+        api.ask(condition_request(owner, "PelotonQueued", "it waits"))
+    for path in ("clustertrainingruntimes/x", "namespaces/rarer/trainingruntimes/x"):
+        api.ask(Request("GET", f"/apis/trainer.kubeflow.org/v1alpha1/{path}"))
 
 
 def _read(log: Path) -> set[Used]:
