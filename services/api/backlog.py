@@ -124,14 +124,15 @@ class BacklogGate(AroundCalls):
             if began_s >= self._all_due_s:
                 self._stored = await self._calls.run(self._records.backlog)
                 self._all_due_s = self._next_s(began_s)
+                self._due_s = began_s + POLL_S
             else:
                 waiting = await self._calls.run(self._records.jobs_waiting)
                 active = self._stored.jobs_active + self._uncounted - unseen  # some of which may have ended
                 self._stored = replace(self._stored, jobs_waiting=waiting, jobs_active=active)
+                self._due_s = self._next_s(began_s)
             self._rate = self._admitted / (began_s - self._read_at_s)
             self._uncounted, self._admitted, self._refused = unseen, 0, 0
             self._read_at_s = began_s
-            self._due_s = self._next_s(began_s)
 
     def _next_s(self, began_s: float) -> float:
         """Return when a count is repeated."""
