@@ -138,8 +138,8 @@ async def test_an_id_is_used_again_while_its_workflow_ends(client: Client, monke
     end to the server: the new job has a workflow too."""
     settle, is_over, go_on = FakeRecords.settle, threading.Event(), threading.Event()
 
-    def slowly(records: FakeRecords, job_id: JobId, now_ns: int, created_max: int = 0) -> JobProgress:
-        progress = settle(records, job_id, now_ns, created_max)
+    def slowly(records: FakeRecords, job_id: JobId, now_ns: int, *limits: int) -> JobProgress:
+        progress = settle(records, job_id, now_ns, *limits)
         if progress.is_finished:
             is_over.set()
             assert go_on.wait(TIMEOUT_S)

@@ -157,8 +157,8 @@ async def test_delayed_callers_proceed_in_their_order() -> None:
 
 
 async def test_a_slow_count_of_all_jobs_delays_no_calls() -> None:
-    """While all jobs are counted rarely, those that wait are counted for the next calls; jobs admitted in between keep
-    the bound on active jobs."""
+    """Jobs that wait are counted for the next calls while all jobs are counted rarely; those admitted in between count
+    for the bound on active jobs."""
     store, calls = Store(), Calls()
     store.others, store.count_s = 7, 0.2
     gate = BacklogGate(store, calls, replace(BOUNDS, jobs_paced=2), store.clock_s)
