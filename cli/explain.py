@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cli.command import Command
 from cli.config_file import load_config
 from cli.errors import Failed
-from cli.names import job_argument
+from cli.kubectl import Kubectl, is_there
+from cli.names import JobType, UnknownJob
 from cli.output import print_outcome
 from cli.params import CONFIG_FILE, POOL_PATH
 from cli.pools import pool_id_at
 from cli.settings import Settings, pass_settings
+from cli.why import OBJECT, ask, explain
 from cli.wire import v0, v1
 
 
+class JobOrObject(JobType):
+    """The type of an argument that names a job, or an object of Kubernetes as NAMESPACE/NAME, which is left as it
+    is."""
+
+    def resolve(self, settings: Settings, value: Any) -> Any:
+        try:
+            return super().resolve(settings, value)
+        except UnknownJob:
+            if OBJECT.fullmatch(value) and is_there():
+                return value
+            raise
+
+
 @click.command("why", cls=Command)
-@job_argument
+@click.argument("job_id", metavar="JOB", type=JobOrObject())
 @pass_settings
 def why_job(settings: Settings, job_id: str) -> None:
     """Explain why instances of a job do not run: their place in the queue, the rule that keeps them waiting, with its
     numbers, and which jobs hold the resources that they wait for. For a job that has ended: how it ended.
 
+    NAMESPACE/NAME is a pod or its owner in Kubernetes, as kubectl finds it; `peloton why` has options for it.
+
     \b
     Examples:
       peloton job why JOB
+      peloton job why maps/train-0
       peloton --json job why JOB | jq '.waiting[].reason.rule'
     """
-    request = v0.explain.JobWhyRequest(jobId=v0.peloton.JobID(value=job_id))
-    response = settings.client.explain.JobWhy(request)
+    response = explain(settings, job_id, Kubectl()) if OBJECT.fullmatch(job_id) else ask(settings, job_id)
     print_outcome(settings, response, response.text)
 
 

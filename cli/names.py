@@ -54,7 +54,7 @@ def only_match(text: str, response: v0.lookup.FindJobsResponse) -> v0.lookup.Fou
     """Return the only job, or the only one with the name that has not ended. Raises Failed."""
     jobs = response.jobs
     if not jobs:
-        raise Failed(f"unknown job '{shorten(text)}': want {WANTED}")
+        raise UnknownJob(f"unknown job '{shorten(text)}': want {WANTED}")
     living = [job for job in jobs if state_of(job) not in JOB_TERMINAL]
     if len(jobs) == 1:
         return jobs[0]
@@ -77,6 +77,10 @@ def is_called(job: v0.lookup.FoundJob, text: str) -> bool:
 
 def line_of(job: v0.lookup.FoundJob) -> str:
     return f"  {job.id.value}  {job.poolPath}/{job.name}  {state_of(job)}  created {seconds_text(job.creationTime)}"
+
+
+class UnknownJob(Failed):
+    """No job has the name."""
 
 
 class JobType(click.ParamType[str]):
