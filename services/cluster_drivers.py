@@ -39,7 +39,7 @@ def cluster_driver_of(
         from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 
         kubernetes = read_kubernetes_settings(settings)
-        return lambda: ExternalPodsDriver(kubernetes, external_pods.uids_of, refusal)
+        return lambda: ExternalPodsDriver(kubernetes, external_pods.uids_of, external_pods.causes_of, refusal)
     require_pymesos("the host manager of a Mesos cluster")
     from services.hostmgr.mesos.driver import MesosDriver
     from services.hostmgr.mesos.framework import MesosSettings

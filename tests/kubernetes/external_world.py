@@ -88,7 +88,8 @@ class ExternalWorld:
 
     def lead(self) -> None:
         """Start a new host manager."""
-        self.driver = ExternalPodsDriver(self.settings, self.storage.external_pods.uids_of)
+        records = self.storage.external_pods
+        self.driver = ExternalPodsDriver(self.settings, records.uids_of, records.causes_of)
         self.core = HostManagerCore(HostManagerSettings(CLUSTER), self.storage, _Wakes(), self.driver)
         self.adoption = ExternalAdoption(
             CLUSTER,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.model.admission import EvictionOrder
 from peloton.model.ids import JobId
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import PodState
@@ -14,11 +15,13 @@ from services.hostmgr import external_adoption
 from services.hostmgr.kubernetes.apiserver.wire import ANSWER_TIMEOUT_S, Answer, Request
 from services.hostmgr.kubernetes.external import external_pods
 from services.hostmgr.kubernetes.external.external_requests import RUN
+from services.hostmgr.kubernetes.external.owner_events import EVICTED
 from tests.kubernetes.client import Login
 from tests.kubernetes.external_world import ExternalWorld, wait
 from tests.kubernetes.fake_kubelet import ALLOCATABLE, FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 from tests.nightly import nightly
+from tests.reasons import PREEMPTED
 
 pytestmark = REAL_KUBERNETES
 CPUS = int(ALLOCATABLE["cpu"])
@@ -151,6 +154,29 @@ def test_an_eviction_that_a_budget_forbids_is_asked_again(world: ExternalWorld) 
     world.client.ask("DELETE", f"{budgets}/web")
     world.until(lambda: world.states(job_id) == [PodState.KILLED], "the eviction")
     world.until(lambda: not world.pods(), "the pod to be gone")
+
+
+def test_a_preempted_owner_shows_who_took_what(world: ExternalWorld) -> None:
+    """The Deployment has one event for both of its pods, with pool, job and amounts."""
+    labels = {"app": "web", "peloton.io/pool": "dev"}
+    spec = {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": labels}, "spec": {**world.pod_spec(""), "restartPolicy": "Always"}},
+    }
+    path = f"/apis/apps/v1/namespaces/{world.namespace}/deployments"
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    job_id = JobId(world.create(path, deployment)["metadata"]["uid"])
+    world.until(lambda: world.states(job_id) == [R] * 2, "both pods to run")
+    world.storage.admission.evict([EvictionOrder(job_id, 0, 2, False, PREEMPTED)])
+
+    def find() -> list[str]:
+        found = world.client.ask("GET", f"/api/v1/namespaces/{world.namespace}/events").json()["items"]
+        return [one["message"] for one in found if one["reason"] == EVICTED and one["involvedObject"]["name"] == "web"]
+
+    [message] = world.until(find, "the event of the owner")
+    assert message.startswith("evicts 2 pods (web-")
+    assert "preempted for job x of /q, which wants cpu 2: /p holds 8 and is entitled to 5" in message
 
 
 def test_a_new_host_manager_finds_what_was_bound_and_what_waits(world: ExternalWorld) -> None:

@@ -15,9 +15,10 @@ from peloton.lifecycle.external import allocate
 from peloton.lifecycle.job_machine import JobEvent, next_job
 from peloton.lifecycle.pod_machine import Event
 from peloton.model.external import Slot
-from peloton.model.ids import JobId, RespoolId
+from peloton.model.ids import JobId, PodId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodState
+from services.storage.admission.evictions import EVICTION_MESSAGE
 from services.storage.codec import job_record
 from services.storage.engine import Repository, reading
 from services.storage.jobs.configs import insert_config, read_config
@@ -28,7 +29,7 @@ from services.storage.pods.creation import insert_batch_pods
 from services.storage.pods.scope import Chosen, within
 from services.storage.pods.writes import fire
 from services.storage.ranges import as_ranges
-from services.storage.tables import EXTERNAL_POD, IS_ACTIVE, JOB, POD
+from services.storage.tables import EXTERNAL_POD, IS_ACTIVE, JOB, POD, POD_EVENT
 
 TAKEN_MAX = 1_000
 """Maximum number of pods of one owner adopted in one transaction."""
@@ -83,6 +84,28 @@ class ExternalPods(Repository):
             return {key: uid for key, uid in found.items() if key in wanted}
 
         return self._db.read(work) if keys else {}
+
+    def causes_of(self, runs: Collection[PodId]) -> dict[PodId, str]:
+        """Return why these runs have been evicted, by their events, as the kill writes another message; without runs
+        that end otherwise."""
+        wanted = sorted(runs)
+
+        def work(conn: sa.Connection) -> dict[PodId, str]:
+            found: dict[PodId, str] = {}
+            for start in range(0, len(wanted), _KEYS_PER_STATEMENT):
+                some = wanted[start : start + _KEYS_PER_STATEMENT]
+                event = POD_EVENT.c
+                of_these = (
+                    event.job_id.in_({run.job_id for run in some}),
+                    event.instance_id.in_({run.instance_id for run in some}),
+                    event.message.startswith(EVICTION_MESSAGE),
+                )
+                query = sa.select(event.job_id, event.instance_id, event.run_id, event.message).where(*of_these)
+                for job_id, instance, run_id, message in conn.execute(query.order_by(event.revision)):
+                    found[PodId(JobId(job_id), instance, run_id)] = message.removeprefix(EVICTION_MESSAGE)
+            return {run: found[run] for run in wanted if run in found}
+
+        return self._db.read(work) if wanted else {}
 
     @reading
     def idle_jobs(self, conn: sa.Connection, cluster: str) -> list[JobId]:

@@ -250,7 +250,7 @@ class Kubernetes:
         )
 
     def driver(self) -> ClusterDriver:
-        self._driver = ExternalPodsDriver(self.settings, lambda instances: {})
+        self._driver = ExternalPodsDriver(self.settings, lambda instances: {}, lambda runs: {})
         return self._driver
 
     def measure_slack(self) -> bool:

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from peloton.api.v0.job import job_pb2
-from peloton.model.ids import JobId
+from peloton.model.admission import EvictionOrder
+from peloton.model.ids import JobId, PodId
 from peloton.model.job import JobState, JobType
 from peloton.model.pod import Cause, PodState
 from services.storage.moves.bindings import bind
 from services.storage.pods.external_pods import JOB_CLUSTER_LABEL, Arrival
 from services.storage.storage import Storage
 from tests.conformance.storage.builders import NOW, R, admit, launch, pod, report, run, settle_all, states
+from tests.reasons import PREEMPTED
 
 JOB = JobId("5d3a3f0e-9b1c-4e0c-8a6e-2f8f64a4d1aa")
 CLUSTER = "k8s"
@@ -190,3 +192,18 @@ def test_a_pool_that_moves_leaves_external_pods_where_they_were_made(storage: St
     admit(storage, JOB)
     [gang] = storage.pods.ready_gangs(JOB, 10)
     assert gang.shape.constraint is None
+
+
+def test_the_cause_of_an_eviction_is_read_by_its_runs(storage: Storage) -> None:
+    """Runs that are not evicted have none, nor has the instance's next run. Marking the kill keeps the cause."""
+    take(storage, ["a", "b", "c"])
+    run(storage, JOB)
+    runs = [pod(storage, JOB, instance).pod_id for instance in range(3)]
+    storage.admission.evict([EvictionOrder(JOB, 1, 1, False, PREEMPTED)])
+    storage.host_pods.mark_killing(JOB, 10)
+
+    found = storage.external_pods.causes_of(runs)
+    assert [runs[1]] == list(found)
+    assert found[runs[1]].startswith("preempted for job x of /q, which wants cpu 2")
+    assert {} == storage.external_pods.causes_of([PodId(JOB, 1, runs[1].run_id + 1)])
+    assert {} == storage.external_pods.causes_of([])

@@ -15,7 +15,7 @@ from services.hostmgr.kubernetes.apiserver.watch import Reflector
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.cluster_view import key_of
 from services.hostmgr.kubernetes.driver import OVER, PERIODIC_S, REPEAT_S, KubernetesDriver
-from services.hostmgr.kubernetes.external.external_pods import ExternalPods, UidsOf
+from services.hostmgr.kubernetes.external.external_pods import CausesOf, ExternalPods, UidsOf
 from services.hostmgr.kubernetes.external.external_requests import get_request, is_launched_as, read_answer
 from services.hostmgr.kubernetes.external.gate import is_stand_in
 from services.hostmgr.kubernetes.nodes.node_line import Demand
@@ -35,7 +35,9 @@ GATED_PODS = (
 
 
 class ExternalPodsDriver(KubernetesDriver):
-    def __init__(self, settings: KubernetesSettings, uids_of: UidsOf, refusal: Callable[[], str] = str) -> None:
+    def __init__(
+        self, settings: KubernetesSettings, uids_of: UidsOf, causes_of: CausesOf, refusal: Callable[[], str] = str
+    ) -> None:
         super().__init__(settings, refusal)
         gone = self.view.external_pod_gone
         self._owners = HeldOwners(self.api, self.view.stand_in_placed)
@@ -49,6 +51,7 @@ class ExternalPodsDriver(KubernetesDriver):
             fits=self.view.external_pod_fits,
             taints=self.view.taints,
             owners=self._owners,
+            causes_of=causes_of,
         )
         self._owners.pass_to(self.external.add_source())
         self.capabilities = replace(self.capabilities, external_pods=self.external)
@@ -175,7 +178,7 @@ class ExternalPodsDriver(KubernetesDriver):
         super().run_periodic()
         self._owners.run_periodic()
         self.external.evict_again()
-        self.external.resume_jobs()
+        self.external.put_back_jobs.resume_due()
         now_s = time.monotonic()
         if now_s - self._resent_at_s >= REPEAT_S:
             self._resent_at_s = now_s

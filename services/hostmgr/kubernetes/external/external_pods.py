@@ -23,7 +23,6 @@ from peloton.model.ids import JobId, PodId
 from services.hostmgr.driver import PodReport
 from services.hostmgr.external_port import FoundPod, PodCondition
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, fault_of
-from services.hostmgr.kubernetes.apiserver.wire import Refused as WasRefused
 from services.hostmgr.kubernetes.external.external_requests import (
     MESSAGE_MAX,
     RUN,
@@ -48,19 +47,18 @@ from services.hostmgr.kubernetes.external.external_specs import (
     queue_named,
 )
 from services.hostmgr.kubernetes.external.gate import is_by_gate, is_stand_in, node_of_fit, run_of, wants_launch
+from services.hostmgr.kubernetes.external.owner_events import Ending, describe_evictions
 from services.hostmgr.kubernetes.external.owners_port import Owners
 from services.hostmgr.kubernetes.external.pod_groups import GroupKey, group_of, size_of
 from services.hostmgr.kubernetes.external.put_back import (
     NO_RETURNS,
     PUT_BACK_MAX,
-    JobKey,
+    PutBackJobs,
     find_overdue,
     is_unscheduled,
     job_of,
     jobs_to_suspend,
-    resume,
     sort_overdue,
-    suspend,
 )
 from services.hostmgr.kubernetes.nodes.nodes import Taints
 from services.hostmgr.kubernetes.pods.pod_cache import PodCache
@@ -70,8 +68,6 @@ log = logging.getLogger(__name__)
 
 EVICT_AGAIN_S = 5.0
 """Seconds after an eviction that a PodDisruptionBudget forbids, until the next attempt."""
-RESUME_S, RESUME_IDLE_S = 1.0, 60.0
-"""Seconds between looks for suspended Jobs to resume: while there are some, and otherwise."""
 NOT_SCHEDULED = "PelotonNotScheduled"
 """Reason shown at an admitted pod that no scheduler has bound, and that stays."""
 NAMESPACE_AGE_S = 30.0
@@ -92,6 +88,8 @@ EVENTS_WAITING_MAX = 20_000
 Instance = tuple[JobId, int]
 UidsOf = Callable[[Collection[Instance]], dict[Instance, str]]
 """Returns the uids of the external pods with these instances. Raises what storage raises."""
+CausesOf = Callable[[Collection[PodId]], dict[PodId, str]]
+"""Returns why these runs are evicted, without those that end otherwise. Raises what storage raises."""
 
 
 @dataclass(slots=True)
@@ -105,6 +103,7 @@ class _Seen:
     found: tuple[Json, Any, FoundPod] | None = None  # the cached result, after the values for which it is valid
     said: PodCondition | None = None  # shown at the pod
     is_overdue_shown: bool = False
+    is_eviction_shown: bool = False  # at its owner
 
 
 class _Group(NamedTuple):
@@ -150,12 +149,13 @@ class ExternalPods:
         fits: Callable[[Json, str], None] = lambda pod, node: None,
         taints: Callable[[], frozenset[Taints]] = frozenset,
         owners: Owners | None = None,
+        causes_of: CausesOf = lambda runs: {},
     ) -> None:
         """``publish`` takes reports of launched pods, ``gone`` each pod that was deleted or has ended, ``fits`` each
         admitted pod without a node and the node of its fit test; ``taints`` returns the different ones of nodes."""
         self._api, self._cluster = api, cluster
         self._host_id_of, self._publish, self._uids_of, self._gone = host_id_of, publish, uids_of, gone
-        self._fits, self._taints, self._owners = fits, taints, owners
+        self._fits, self._taints, self._owners, self._causes_of = fits, taints, owners, causes_of
         self._changed: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._pods: dict[str, _Seen] = {}
@@ -167,7 +167,7 @@ class ExternalPods:
         self._namespaces: dict[str, tuple[float, str]] = {}  # time of the read, its pool
         self._groups: dict[GroupKey, tuple[float, _Group]] = {}  # time of the read
         self._hindered: dict[str, tuple[str, float]] = {}  # run -> why it was not evicted, time of the next attempt
-        self._resume_at_s = 0.0
+        self.put_back_jobs = PutBackJobs(api)
         self._unwritten: deque[Request] = deque(maxlen=EVENTS_WAITING_MAX)  # events of launches
 
     # Events of the watch.
@@ -479,12 +479,13 @@ class ExternalPods:
             for run, _ in pods:
                 self._cache.kill_asked(run)
             known = [seen.pod for seen in self._pods.values() if not is_stand_in(seen.pod)]
+        self._describe_evictions([run for run, _ in pods])
         if self._owners is not None:
             self._owners.suspend([pod for _, pod in pods if is_stand_in(pod)], "its pool takes its resources back")
         pods = [(run, pod) for run, pod in pods if not is_stand_in(pod)]
         jobs = jobs_to_suspend([pod for _, pod in pods], known)
         if jobs:
-            self._suspend(jobs)
+            self.put_back_jobs.suspend(jobs)
             pods = [(run, pod) for run, pod in pods if job_of(pod) not in jobs]
         answers = self._api.ask_all([eviction_request(pod) for _, pod in pods])
         again_s = time.monotonic() + EVICT_AGAIN_S
@@ -499,6 +500,19 @@ class ExternalPods:
         if any(run in self._hindered for run, _ in pods):
             self._changed()
         _first_error(others)
+
+    def _describe_evictions(self, runs: Sequence[str]) -> None:
+        """Add an event for each owner of pods that are evicted for the first time."""
+        with self._lock:
+            seen = {
+                PodId.parse(run): one for run in runs if (one := self._pods.get(self._runs.get(run, ""))) is not None
+            }
+        new = {run: one for run, one in seen.items() if not one.is_eviction_shown}
+        causes = self._causes_of(new) if new else {}
+        endings = [Ending(new[run].owner or itself(new[run].pod), new[run].pod, why) for run, why in causes.items()]
+        self._unwritten += describe_evictions(endings)
+        for run in causes:
+            new[run].is_eviction_shown = True
 
     def put_back(self, timeout_s: float) -> None:
         """Put admitted pods back into the queue that no scheduler has bound within ``timeout_s``, as their owners
@@ -524,27 +538,10 @@ class ExternalPods:
                 self._unwritten.append(show_admission_request(seen.pod, True, NOT_SCHEDULED, text))
                 self._unwritten.append(event_request(seen.pod, "Warning", NOT_SCHEDULED, text))
         if returns.suspended:
-            self._suspend(returns.suspended)
+            self.put_back_jobs.suspend(returns.suspended)
         if returns.evicted:
             log.info("%d admitted pods are put back: not scheduled in %g s", len(returns.evicted), timeout_s)
             self.evict([run_of(pod) for pod in returns.evicted])
-
-    def _suspend(self, jobs: Collection[JobKey]) -> None:
-        log.info("%d Jobs are suspended, and resumed when their pods are gone", len(jobs))
-        self._resume_at_s = 0.0
-        suspend(self._api, jobs)
-
-    def resume_jobs(self) -> None:
-        """Resume the suspended Jobs whose pods are gone; looks for Jobs of a predecessor as well. Raises OSError."""
-        now_s = time.monotonic()
-        if now_s >= self._resume_at_s:
-            self._resume_at_s = now_s + RESUME_S
-            try:
-                left = resume(self._api)
-            except WasRefused as error:  # without the right to it no Job was suspended, either
-                log.debug("Jobs are not looked at: %s", error)
-                left = 0
-            self._resume_at_s = now_s + (RESUME_S if left else RESUME_IDLE_S)
 
     def evict_again(self) -> None:
         """Repeat due evictions. Raises OSError."""

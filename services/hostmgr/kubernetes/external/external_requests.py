@@ -112,19 +112,19 @@ def show_admission_request(pod: Json, is_admitted: bool, reason: str, message: s
 def event_request(thing: Json, kind: str, reason: str, message: str, of: tuple[str, str] = ("v1", "Pod")) -> Request:
     """Return an event about an object, by default a pod; ``kind`` is Normal or Warning, ``of`` the version and kind of
     the object."""
-    meta, now = thing["metadata"], write_now()
-    about = {
-        "apiVersion": of[0],
-        "kind": of[1],
-        "namespace": meta["namespace"],
-        "name": meta["name"],
-        "uid": meta["uid"],
-    }
+    meta = thing["metadata"]
+    names = {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]}
+    return event_about({"apiVersion": of[0], "kind": of[1], **names}, kind, reason, message)
+
+
+def event_about(thing: Json, kind: str, reason: str, message: str) -> Request:
+    """Return an event of the object of this reference."""
+    now = write_now()
     body = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{meta['name']}.{time.time_ns():x}", "namespace": meta["namespace"]},
-        "involvedObject": about,
+        "metadata": {"name": f"{thing['name']}.{time.time_ns():x}", "namespace": thing["namespace"]},
+        "involvedObject": thing,
         "type": kind,
         "reason": reason,
         "message": message[:MESSAGE_MAX],
@@ -134,4 +134,4 @@ def event_request(thing: Json, kind: str, reason: str, message: str, of: tuple[s
         "lastTimestamp": now,
         "count": 1,
     }
-    return Request("POST", f"/api/v1/namespaces/{meta['namespace']}/events", orjson.dumps(body))
+    return Request("POST", f"/api/v1/namespaces/{thing['namespace']}/events", orjson.dumps(body))

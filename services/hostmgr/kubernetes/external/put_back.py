@@ -8,6 +8,7 @@ whatever happens to Peloton. A pod that no controller would replace stays.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import Enum
@@ -18,7 +19,7 @@ from urllib.parse import quote
 import orjson
 
 from services.hostmgr.kubernetes.apiserver.lists import pages
-from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, ApiServer, Json, Request, fault_of
+from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, ApiServer, Json, Refused, Request, fault_of
 from services.hostmgr.kubernetes.external.external_specs import GANG_SIZE, controller_of, label_or_annotation
 from services.hostmgr.kubernetes.external.gate import ADMITTED_AT, is_by_gate, run_of
 from services.hostmgr.kubernetes.external.pod_groups import group_of
@@ -32,6 +33,8 @@ MARKED_JOBS = f"/apis/batch/v1/jobs?labelSelector={quote(PUT_BACK)}"
 JOBS_PER_PAGE = 500
 PUT_BACK_MAX = 200
 """Limit of pods that are put back in one call; the others follow in the next calls."""
+RESUME_S, RESUME_IDLE_S = 1.0, 60.0
+"""Seconds between looks for suspended Jobs to resume: while there are some, and otherwise."""
 _REPLACED = frozenset(("ReplicaSet", "StatefulSet", "ReplicationController"))
 """Kinds of controllers that replace a deleted pod and count no failure."""
 
@@ -149,6 +152,32 @@ def resume(api: ApiServer) -> int:
         requests.append(_mark_request(JobKey(meta["namespace"], meta["name"], meta["uid"]), is_put_back=False))
     _check(api, requests)
     return len(marked) - len(requests)
+
+
+class PutBackJobs:
+    """Jobs that are suspended for a while, and resumed when their pods are gone. Used by one thread."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+        self._resume_at_s = 0.0
+
+    def suspend(self, jobs: Collection[JobKey]) -> None:
+        """Suspend the Jobs. Raises OSError."""
+        log.info("%d Jobs are suspended, and resumed when their pods are gone", len(jobs))
+        self._resume_at_s = 0.0
+        suspend(self._api, jobs)
+
+    def resume_due(self) -> None:
+        """Resume the suspended Jobs whose pods are gone; looks for Jobs of a predecessor as well. Raises OSError."""
+        now_s = time.monotonic()
+        if now_s >= self._resume_at_s:
+            self._resume_at_s = now_s + RESUME_S
+            try:
+                left = resume(self._api)
+            except Refused as error:  # without the right to it no Job was suspended, either
+                log.debug("Jobs are not looked at: %s", error)
+                left = 0
+            self._resume_at_s = now_s + (RESUME_S if left else RESUME_IDLE_S)
 
 
 def _is_suspended(status: Json) -> bool:
