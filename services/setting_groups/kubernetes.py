@@ -52,7 +52,7 @@ class KubernetesSettings:
         300.0,
         "hostmgr",
         "seconds in which a scheduler binds an admitted [gated pod](kubernetes/gate.md), or the pod is put back into "
-        "the queue of its pool",
+        "the queue of its pool; a namespace may have [its own bound](kubernetes/gate.md#admitted-and-not-scheduled)",
         low=1,
         high=WEEK_S,
     )

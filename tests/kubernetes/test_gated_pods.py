@@ -16,7 +16,8 @@ from services.hostmgr.external_adoption import NO_NODE
 from services.hostmgr.kubernetes.apiserver.wire import ANSWER_TIMEOUT_S, STRATEGIC_PATCH, Answer, Request
 from services.hostmgr.kubernetes.external.external_requests import RUN
 from services.hostmgr.kubernetes.external.gate import ADMITTED, ADMITTED_AT, FITS_ON, GATE, gates_of, run_of
-from tests.kubernetes.client import Json
+from services.hostmgr.kubernetes.external.namespaces import ADMISSION_TIMEOUT
+from tests.kubernetes.client import MERGE, Json
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.external_world import ExternalWorld, wait
 from tests.kubernetes.fake_kubelet import FakeKubelets
@@ -206,6 +207,15 @@ def test_pods_that_no_scheduler_places_are_put_back(kind: str, hasty_world: Exte
     """The fit test is not all: admitted pods that are not scheduled are evicted, and come back with a gate."""
     world = hasty_world
     a_workload(world, kind, 1, a_spec(affinity=NOWHERE))
+    first = world.until(lambda: world.pods(), "the first pod")[0]["metadata"]["uid"]
+    world.until(lambda: any(pod["metadata"]["uid"] != first for pod in world.pods()), "another pod")
+
+
+def test_a_namespace_has_a_bound_of_its_own(world: ExternalWorld) -> None:
+    """The annotation, and not the setting of 300 s, says when a pod that no scheduler places is put back."""
+    marks = {"metadata": {"annotations": {ADMISSION_TIMEOUT: "1"}}}
+    assert 200 == world.client.ask("PATCH", f"/api/v1/namespaces/{world.namespace}", marks, MERGE).status
+    a_workload(world, "StatefulSet", 1, a_spec(affinity=NOWHERE))
     first = world.until(lambda: world.pods(), "the first pod")[0]["metadata"]["uid"]
     world.until(lambda: any(pod["metadata"]["uid"] != first for pod in world.pods()), "another pod")
 

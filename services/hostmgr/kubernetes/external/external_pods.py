@@ -42,11 +42,11 @@ from services.hostmgr.kubernetes.external.external_specs import (
     config_of,
     controller_of,
     itself,
-    pool_named,
     pool_of_pod,
     queue_named,
 )
 from services.hostmgr.kubernetes.external.gate import is_by_gate, is_stand_in, node_of_fit, run_of, wants_launch
+from services.hostmgr.kubernetes.external.namespaces import NO_TERMS, Namespaces
 from services.hostmgr.kubernetes.external.owner_events import Ending, describe_evictions
 from services.hostmgr.kubernetes.external.owners_port import Owners
 from services.hostmgr.kubernetes.external.pod_groups import GroupKey, group_of, size_of
@@ -70,10 +70,8 @@ EVICT_AGAIN_S = 5.0
 """Seconds after an eviction that a PodDisruptionBudget forbids, until the next attempt."""
 NOT_SCHEDULED = "PelotonNotScheduled"
 """Reason shown at an admitted pod that no scheduler has bound, and that stays."""
-NAMESPACE_AGE_S = 30.0
-"""Maximum age in seconds of the cached annotations of a namespace."""
-GROUP_RETRY_S = 3.0
-"""Seconds until a pod group that could not be read is read again."""
+GROUP_AGE_S, GROUP_RETRY_S = 30.0, 3.0
+"""Maximum age in seconds of a cached pod group, and seconds until one that could not be read is read again."""
 OWNERS_MAX = 10_000
 """Limit of ReplicaSets whose controllers are cached, and of pod groups."""
 CONDITIONS_MAX = 500
@@ -164,7 +162,7 @@ class ExternalPods:
         self._runs: dict[str, str] = {}  # run -> uid of the pod launched as it
         self._launched: set[str] = set()  # uids of pods that Peloton has launched, possibly not seen as launched yet
         self._controllers: dict[str, Owner] = {}  # uid of a ReplicaSet -> its controller
-        self._namespaces: dict[str, tuple[float, str]] = {}  # time of the read, its pool
+        self._namespaces = Namespaces(api)
         self._groups: dict[GroupKey, tuple[float, _Group]] = {}  # time of the read
         self._hindered: dict[str, tuple[str, float]] = {}  # run -> why it was not evicted, time of the next attempt
         self.put_back_jobs = PutBackJobs(api)
@@ -266,14 +264,20 @@ class ExternalPods:
     def _make_found(self, seen: _Seen, launched: frozenset[str], taints: frozenset[Taints]) -> FoundPod:
         pod = seen.pod
         waits = wants_launch(pod) and pod["metadata"]["uid"] not in launched
-        pool = pool_of_pod(pod) or self._pool_of(pod["metadata"]["namespace"]) or queue_named(pod) if waits else ""
-        group = self._group_of(pod) if waits and is_by_gate(pod) and not is_stand_in(pod) else NO_GROUP
-        valid_for = waits, pool, taints, group
+        own, has_gate = pool_of_pod(pod), is_by_gate(pod)
+        needs_terms = waits and (has_gate or not own)
+        terms = self._namespaces.terms_of(pod["metadata"]["namespace"]) if needs_terms else NO_TERMS
+        pool = own or terms.pool or queue_named(pod) if waits else ""
+        group = self._group_of(pod) if waits and has_gate and not is_stand_in(pod) else NO_GROUP
+        refusal = terms.refusal if has_gate else ""
+        valid_for = waits, pool, taints, group, refusal
         if seen.found is None or seen.found[0] is not pod or seen.found[1] != valid_for:
-            seen.found = (pod, valid_for, self._evaluate(seen, waits, pool, taints, group))
+            seen.found = (pod, valid_for, self._evaluate(seen, waits, pool, taints, group, refusal))
         return seen.found[2]
 
-    def _evaluate(self, seen: _Seen, waits: bool, pool: str, taints: frozenset[Taints], group: _Group) -> FoundPod:
+    def _evaluate(
+        self, seen: _Seen, waits: bool, pool: str, taints: frozenset[Taints], group: _Group, refusal: str
+    ) -> FoundPod:
         pod = seen.pod
         meta = pod["metadata"]
         owner = group.owner or seen.owner or self._owner_of(pod)
@@ -281,8 +285,8 @@ class ExternalPods:
         name = f"{meta['namespace']}/{meta['name']}"
         try:
             observed = ObservedPod(meta["uid"], owner.job_id, waits)
-            if group.refusal:
-                raise Refused(group.refusal)
+            if refusal or group.refusal:
+                raise Refused(refusal or group.refusal)
             if waits and (seen.config is None or seen.config[0] != (taints, group)):
                 config = config_of(pod, owner, self._cluster, taints, group_size=group.size)
                 seen.config = (taints, group), config
@@ -316,17 +320,6 @@ class ExternalPods:
             self._controllers[owner.uid] = above or owner
         return self._controllers[owner.uid]
 
-    def _pool_of(self, namespace: str) -> str:
-        read_s, pool = self._namespaces.get(namespace, (0.0, ""))
-        now_s = time.monotonic()
-        if namespace not in self._namespaces or now_s - read_s > NAMESPACE_AGE_S:
-            answer = self._api.ask(Request("GET", f"/api/v1/namespaces/{namespace}"))
-            if answer.may_pass:
-                raise OSError(f"namespace {namespace} cannot be read: {answer.message}")
-            pool = pool_named(answer.json()) if answer.is_ok else ""
-            self._namespaces[namespace] = (now_s, pool)
-        return pool
-
     def _group_of(self, pod: Json) -> _Group:
         """Return the group that the pod names, as read within the last seconds."""
         key = group_of(pod)
@@ -334,7 +327,7 @@ class ExternalPods:
             return NO_GROUP
         read_s, group = self._groups.get(key, (float("-inf"), NO_GROUP))
         now_s = time.monotonic()
-        if now_s - read_s > (GROUP_RETRY_S if group.refusal else NAMESPACE_AGE_S):
+        if now_s - read_s > (GROUP_RETRY_S if group.refusal else GROUP_AGE_S):
             answer = self._api.ask(Request("GET", key.path))
             if answer.may_pass:
                 raise OSError(f"{key.title} cannot be read: {answer.message}")
@@ -515,11 +508,14 @@ class ExternalPods:
             new[run].is_eviction_shown = True
 
     def put_back(self, timeout_s: float) -> None:
-        """Put admitted pods back into the queue that no scheduler has bound within ``timeout_s``, as their owners
-        allow; others stay, and show it. Raises OSError."""
+        """Put admitted pods back into the queue that no scheduler has bound within ``timeout_s``, or the bound of their
+        namespace, as their owners allow; others stay, and show it. Raises OSError."""
+        with self._lock:
+            waiting = {seen.pod["metadata"]["namespace"] for seen in self._pods.values() if is_unscheduled(seen.pod)}
+        bounds_s = {name: self._namespaces.terms_of(name).timeout_s or timeout_s for name in waiting}
         with self._lock:
             known = [seen.pod for seen in self._pods.values()]
-            overdue = find_overdue(known, time.time(), timeout_s)[:PUT_BACK_MAX]
+            overdue = find_overdue(known, time.time(), bounds_s)[:PUT_BACK_MAX]
             stand_ins = [*filter(is_stand_in, overdue)]
             overdue, known = ([pod for pod in pods if not is_stand_in(pod)] for pods in (overdue, known))
             for pod in stand_ins:
@@ -530,17 +526,18 @@ class ExternalPods:
                 if job_of(pod) in returns.suspended:
                     self._cache.kill_asked(run_of(pod))
         if self._owners is not None and stand_ins:
-            self._owners.suspend(stand_ins, f"no scheduler has bound its pods in {timeout_s:g} s: it is queued again")
-        text = f"no scheduler has bound it in {timeout_s:g} s, and its owner would not replace it: it keeps its place"
+            self._owners.suspend(stand_ins, "no scheduler has bound its pods in time: it is queued again")
         for seen in staying:
             if not seen.is_overdue_shown:
+                bound_s = bounds_s[seen.pod["metadata"]["namespace"]]
+                text = f"no scheduler has bound it in {bound_s:g} s, and its owner would not replace it: it stays"
                 seen.is_overdue_shown = True
                 self._unwritten.append(show_admission_request(seen.pod, True, NOT_SCHEDULED, text))
                 self._unwritten.append(event_request(seen.pod, "Warning", NOT_SCHEDULED, text))
         if returns.suspended:
             self.put_back_jobs.suspend(returns.suspended)
         if returns.evicted:
-            log.info("%d admitted pods are put back: not scheduled in %g s", len(returns.evicted), timeout_s)
+            log.info("%d admitted pods are put back: not scheduled in time", len(returns.evicted))
             self.evict([run_of(pod) for pod in returns.evicted])
 
     def evict_again(self) -> None:

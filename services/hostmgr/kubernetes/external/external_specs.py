@@ -121,8 +121,8 @@ def config_of(
     spec, meta = pod["spec"], pod["metadata"]
     if not is_by_gate(pod):
         _refuse_unknown_fields(spec)
-    priority = _number(meta, PRIORITY, 0, PRIORITY_MAX, max(int(spec.get("priority") or 0), 0))
-    gang_size = _number(meta, GANG_SIZE, 1, GANG_SIZE_MAX, group_size)
+    priority = read_number(meta, PRIORITY, 0, PRIORITY_MAX, max(int(spec.get("priority") or 0), 0))
+    gang_size = read_number(meta, GANG_SIZE, 1, GANG_SIZE_MAX, group_size)
     if gang_size > GANG_SIZE_MAX:
         raise Refused(f"{owner.title} starts {gang_size} pods together, more than {GANG_SIZE_MAX}")
     preemptible = label_or_annotation(meta, PREEMPTIBLE) or "true"
@@ -309,7 +309,8 @@ def label_or_annotation(meta: Json, key: str) -> str:
     return str((meta.get("labels") or {}).get(key) or (meta.get("annotations") or {}).get(key) or "")
 
 
-def _number(meta: Json, key: str, least: int, most: int, default: int) -> int:
+def read_number(meta: Json, key: str, least: int, most: int, default: int) -> int:
+    """Return the number that a label or an annotation has. Raises Refused."""
     text = label_or_annotation(meta, key)
     if not text:
         return default

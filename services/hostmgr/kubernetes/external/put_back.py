@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from http import HTTPStatus
@@ -85,12 +85,15 @@ def is_unscheduled(pod: Json) -> bool:
     return is_waiting and is_by_gate(pod) and bool(run_of(pod))
 
 
-def find_overdue(pods: Iterable[Json], now_s: float, timeout_s: float) -> list[Json]:
-    """Return the pods that have not been scheduled for so long. Members of gangs are left out: the whole gang ends when
-    its launch is overdue."""
-    return [
-        pod for pod in pods if is_unscheduled(pod) and _read_admission_s(pod) + timeout_s <= now_s and not _in_gang(pod)
-    ]
+def find_overdue(pods: Iterable[Json], now_s: float, timeouts_s: Mapping[str, float]) -> list[Json]:
+    """Return the pods that have not been scheduled within the bound of their namespace. Members of gangs are left out:
+    the whole gang ends when its launch is overdue."""
+    found = []
+    for pod in filter(is_unscheduled, pods):
+        bound_s = timeouts_s.get(pod["metadata"]["namespace"])  # None for a pod that came after the bounds were read
+        if bound_s is not None and _read_admission_s(pod) + bound_s <= now_s and not _in_gang(pod):
+            found.append(pod)
+    return found
 
 
 def _in_gang(pod: Json) -> bool:

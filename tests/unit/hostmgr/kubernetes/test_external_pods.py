@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -330,3 +332,31 @@ def test_the_successor_of_a_name_keeps_its_claim() -> None:
         notes = {RUN: str(FIRST), "peloton.io/admitted-at": "2027-01-15T08:00:00Z", "peloton.io/fits-on": "n"}
         source.on_replace([a_pod(uid="new", annotations=notes)])
     assert ["gone old", "fits new n"] == calls
+
+
+@pytest.mark.parametrize(
+    ("bound", "is_put_back", "refusal"),
+    [("60", True, ""), ("7200", False, ""), ("soon", False, "namespace team: peloton.io/admission-timeout-s='soon'")],
+)
+def test_a_namespace_has_a_bound_and_a_wrong_one_is_shown(bound: str, is_put_back: bool, refusal: str) -> None:
+    """An admitted pod is put back by the bound of its namespace; a bound that cannot be read refuses the pods that
+    wait, and the setting's is used for the admitted ones. The namespace is read once."""
+
+    def serve(method: str, path: str) -> Iterator[bytes]:
+        marks = {"peloton.io/admission-timeout-s": bound}
+        meta = {"name": "team", "annotations": marks}
+        yield answer(200 if method == "GET" else 201, {"metadata": meta})
+
+    admitted_at = datetime.fromtimestamp(time.time() - 600.0, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    owner = {"kind": "StatefulSet", "name": "web", "apiVersion": "apps/v1", "controller": True, "uid": str(JOB)}
+    notes = {RUN: str(FIRST), "peloton.io/admitted-at": admitted_at}
+    with pods_on(serve) as (pods, asked):
+        waiting = a_pod(labels={"peloton.io/pool": "dev"})
+        waiting["spec"]["schedulingGates"] = [{"name": "peloton.io/admission"}]
+        pods.sources[0].on_replace([waiting, a_pod(uid="u-2", name="late", annotations=notes, ownerReferences=[owner])])
+        found = {one.observed.uid: one.refusal for one in pods.list_pods() or ()}
+        pods.put_back(3_600.0)
+        assert found[UID].startswith(refusal)
+        assert bool(refusal) == bool(found[UID])
+        assert is_put_back == ("POST pods/late/eviction" in asked)
+        assert 1 == sum("GET" in line for line in asked)

@@ -22,6 +22,7 @@ from services.hostmgr.kubernetes.external.gate import (
     run_of,
     wants_launch,
 )
+from services.hostmgr.kubernetes.external.namespaces import ADMISSION_TIMEOUT, read_terms
 from services.hostmgr.kubernetes.external.pod_groups import PLUGINS_LABEL, VOLCANO_ANNOTATION, group_of, size_of
 from services.hostmgr.kubernetes.external.put_back import (
     JobKey,
@@ -169,8 +170,28 @@ def test_only_pods_that_no_scheduler_has_bound_are_overdue() -> None:
     """A gang ends whole by the timeout of its launch."""
     gang = an_admitted(meta={"labels": {"peloton.io/gang-size": "2"}})
     pods = [late := an_admitted(), an_admitted(nodeName="n-2"), a_pod(GATE), gang]
-    assert [late] == find_overdue(pods, ADMITTED_S + 300.0, 300.0)
-    assert [] == find_overdue(pods, ADMITTED_S + 299.0, 300.0)
+    assert [late] == find_overdue(pods, ADMITTED_S + 300.0, {"team": 300.0})
+    assert [] == find_overdue(pods, ADMITTED_S + 299.0, {"team": 300.0})
+    assert [] == find_overdue(pods, ADMITTED_S + 300.0, {"another": 1.0}), "no bound is known yet"
+
+
+@pytest.mark.parametrize(
+    ("marks", "timeout_s", "refusal"),
+    [
+        ({}, 0, ""),
+        ({"labels": {ADMISSION_TIMEOUT: "900"}}, 900, ""),
+        ({"annotations": {ADMISSION_TIMEOUT: "1"}}, 1, ""),
+        ({"annotations": {ADMISSION_TIMEOUT: "0"}}, 0, "namespace maps: "),
+        ({"annotations": {ADMISSION_TIMEOUT: "5m"}}, 0, "'5m': want a number from 1 to 604800"),
+    ],
+)
+def test_a_namespace_may_have_a_bound_of_its_own(marks: Json, timeout_s: int, refusal: str) -> None:
+    """A bound that cannot be read is refused, and keeps the pool."""
+    pool = {"peloton.io/pool": "maps"}
+    meta = {"name": "maps", **marks, "labels": {**pool, **marks.get("labels", {})}}
+    terms = read_terms({"metadata": meta})
+    assert ("maps", timeout_s, bool(refusal)) == (terms.pool, terms.timeout_s, bool(terms.refusal))
+    assert refusal in terms.refusal
 
 
 def test_a_job_with_pods_on_nodes_is_not_suspended() -> None:
@@ -239,4 +260,6 @@ def test_a_pod_names_its_group_in_one_of_three_ways() -> None:
     gang = {"spec": {"schedulingPolicy": {"gang": {"minCount": 4}}, "minMember": 5}}
     assert [4, 5, 5] == [size_of(gang, key) for key in keys]
     assert 1 == size_of({"spec": {"schedulingPolicy": {"basic": {}}}}, keys[0])
-    assert [] == find_overdue([an_admitted(schedulingGroup={"podGroupName": "own"})], ADMITTED_S + 900.0, 300.0)
+    assert [] == find_overdue(
+        [an_admitted(schedulingGroup={"podGroupName": "own"})], ADMITTED_S + 900.0, {"team": 300.0}
+    )
