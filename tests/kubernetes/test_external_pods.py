@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from cli.errors import Failed
+from cli.kubectl import Kubectl
+from cli.pod_reasons import explain_pod
+from cli.why import find_object
 from peloton.model.admission import EvictionOrder
 from peloton.model.ids import JobId
 from peloton.model.job import JobState, JobType
@@ -132,6 +137,27 @@ def test_a_pod_that_we_do_not_understand_is_refused(world: ExternalWorld) -> Non
     assert "nowhere" in condition["message"]
     world.until(lambda: world.events("lost"), "its event, which follows the condition")
     assert (None, {"PelotonRefused"}) == (world.storage.jobs.get(job_id), world.events("lost"))
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl on the PATH")
+def test_kubectl_finds_what_is_refused_and_what_is_not_managed(world: ExternalWorld, kubernetes: Path) -> None:
+    """A namespace before the name is no kind for kubectl; a pod of another scheduler has a reason, too."""
+    kubectl = Kubectl(kubeconfig=str(kubernetes))
+    world.pod("lost", labels={"peloton.io/pool": "nowhere"})
+    world.until(lambda: world.look("lost")["status"].get("conditions"), "its condition")
+    said = explain_pod(find_object(f"{world.namespace}/lost", kubectl), None)
+    assert said.startswith("PelotonRefused: ")
+    assert "nowhere" in said
+
+    spec = {**world.pod_spec(""), "schedulerName": "another"}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain"}, "spec": spec}
+    world.create(f"/api/v1/namespaces/{world.namespace}/pods", body)
+    near = kubectl.within(world.namespace)
+    found = explain_pod(find_object("plain", near), near.get(f"namespace/{world.namespace}"))
+    assert f"kubectl label namespace {world.namespace} peloton.io/pool=POOL" in found
+    assert "another places it" in found
+    with pytest.raises(Failed, match="kubectl finds no nothing/here"):
+        find_object("nothing/here", kubectl)
 
 
 def test_an_eviction_that_a_budget_forbids_is_asked_again(world: ExternalWorld) -> None:
