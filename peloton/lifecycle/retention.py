@@ -81,6 +81,7 @@ CLASSES = (
     RecordClass("sandboxes", (), "on hosts: by the agent of Mesos, or the log retention of Kubernetes"),
     RecordClass("volumes", ("volume",), "until their host has destroyed them"),
     RecordClass("requests", ("watch_cancel", "job_stream", "activity_report"), "a minute, five minutes, and an hour"),
+    RecordClass("ended-sessions", ("ended_session",), "until they would have expired, 1,000 of a user"),
     RecordClass("processes", ("process",), "two minutes after their last report"),
     RecordClass(
         "configuration",

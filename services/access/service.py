@@ -15,6 +15,7 @@ from peloton.errors import InvalidArgument, NotFound
 from peloton.model.text import quote
 from services.access.access import Access, SignInPlace
 from services.access.caller import CALLER
+from services.access.ended_sessions import EndedSessions
 from services.access.methods import first_name
 from services.access.pools import PATH_CHARS_MAX, clean
 from services.access.quotas import NO_QUOTAS, Quotas
@@ -23,13 +24,14 @@ METHOD_CHARS_MAX = 200
 
 
 class AccessService:
-    def __init__(self, access: Access | None, quotas: Quotas = NO_QUOTAS) -> None:
-        self._is_enforced, self._quotas = access is not None, quotas
+    def __init__(self, access: Access | None, sessions: EndedSessions, quotas: Quotas = NO_QUOTAS) -> None:
+        self._is_enforced, self._sessions, self._quotas = access is not None, sessions, quotas
         place = access.sign_in if access is not None else SignInPlace()
         self._sign_in = pb.SignInPlace(issuer=place.issuer, client_id=place.client_id)
 
     async def WhoAmI(self, request: pb.WhoAmIRequest, context: Any) -> pb.WhoAmIResponse:
         caller = CALLER.get()
+        await self._sessions.check(caller, request.session)
         return pb.WhoAmIResponse(
             name=caller.name,
             kind=caller.kind,
@@ -52,6 +54,7 @@ class AccessService:
         return pb.SignInResponse()
 
     async def SignOut(self, request: pb.SignOutRequest, context: Any) -> pb.SignOutResponse:
+        await self._sessions.end(CALLER.get(), request.session, request.expires_ns)
         return pb.SignOutResponse()
 
     async def OpenTerminal(self, request: pb.OpenTerminalRequest, context: Any) -> pb.OpenTerminalResponse:

@@ -62,6 +62,7 @@ from peloton.api.service_names import (
     add_under_all_names,
 )
 from services.access.access import Access
+from services.access.ended_sessions import EndedSessions
 from services.access.gate import Authorize, Identify
 from services.access.methods import make_rules
 from services.access.pools import PoolFinder
@@ -208,7 +209,7 @@ async def start(
         storage, channels, calls, temporal, watch=watch, bounds=bounds, expires_at=transport.expires_at
     )
     servicers: tuple[tuple[object, tuple[str, ...]], ...] = (
-        (AccessService(access, quotas), ACCESS_SERVICE),
+        (AccessService(access, EndedSessions(storage.ended_sessions, calls.run), quotas), ACCESS_SERVICE),
         (AuditService(storage.audit, calls), AUDIT_SERVICE),
         (jobs, JOB_MANAGER),
         (TaskManager(backend), TASK_MANAGER),

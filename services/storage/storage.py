@@ -20,6 +20,7 @@ from services.storage.audit.audit_log import AuditLog
 from services.storage.bulk_reads import BulkReads
 from services.storage.daemons.daemons import Daemons
 from services.storage.diagnosis import Diagnosis
+from services.storage.ended_sessions import EndedSessions
 from services.storage.engine import POOL_SIZE, Database
 from services.storage.history.history import History
 from services.storage.hosts.host_events import HostEvents
@@ -111,6 +112,7 @@ class Storage:
         self.restorations = Restorations(db)
         self.activity_reports = ActivityReports(db)
         self.processes = Processes(db)
+        self.ended_sessions = EndedSessions(db)
         self.watch_log = WatchLog(db)
         self.history = History(db)
         self.retention = RetentionRecords(db)

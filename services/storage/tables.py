@@ -271,6 +271,16 @@ class Process(SQLModel, table=True):
     settings: str = Field(sa_type=_TEXT)
 
 
+class EndedSession(SQLModel, table=True):
+    """Session of the web pages that was ended before it expires. ``caller`` is a hash of the identity of its viewer."""
+
+    __tablename__ = "ended_session"
+    __table_args__ = (sa.Index("ix_ended_session_expiry", "expires_ns"),)
+    caller: str = Field(primary_key=True, sa_type=_TEXT)
+    session: str = Field(primary_key=True, sa_type=_TEXT)
+    expires_ns: int = Field(sa_type=_BIG)
+
+
 class Counter(SQLModel, table=True):
     """Numbers given out in the order of commits: a transaction that takes some locks the row.
 
@@ -351,6 +361,7 @@ WATCH_CANCEL = METADATA.tables["watch_cancel"]
 LOCKDOWN = METADATA.tables["lockdown"]
 ACTIVITY_REPORT = METADATA.tables["activity_report"]
 PROCESS = METADATA.tables["process"]
+ENDED_SESSION = METADATA.tables["ended_session"]
 COUNTER = METADATA.tables["counter"]
 RESPOOL = METADATA.tables["respool"]
 FRAMEWORK = METADATA.tables["framework"]

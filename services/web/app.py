@@ -128,7 +128,7 @@ def _settings(settings: WebSettings, sign_in: SignIn) -> Callable[[Request], Awa
             "needsSignIn": False,
             "isSignedIn": bool(viewer.session),
         }
-        who = await sign_in.find_identity()
+        who = await sign_in.find_identity(viewer)
         if who is not None and who.is_enforced:
             info |= describe_rights(who, viewer.is_signed_in or not sign_in.proves_role)
         return Response(orjson.dumps(info), media_type="application/json", headers={"cache-control": "no-store"})

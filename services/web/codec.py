@@ -70,7 +70,7 @@ class Codec:
 
     async def _check(self, request: Request) -> WhoAmIResponse:
         """Return the viewer. Raises Refusal unless it may read payloads."""
-        who = await self._sign_in.find_identity()
+        who = await self._sign_in.find_identity(viewer_of(request))
         if who is None:
             raise Refusal("unavailable", "the api does not answer")
         if not who.is_enforced:

@@ -10,7 +10,6 @@ import asyncio
 import html
 import secrets
 import time
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from urllib.parse import parse_qs, urlencode
 
@@ -25,6 +24,7 @@ from peloton.access.caller import CallerKind
 from peloton.api.v0.access import access_pb2 as pb
 from peloton.errors import PelotonError
 from peloton.issuer import Flow, claims_of
+from peloton.model.times import NS_PER_S
 from services.access.forwarded import FORWARDED, OpenCluster, credentials_in, note_client
 from services.web.api import Api
 from services.web.faults import Refusal, refusal_of
@@ -107,10 +107,10 @@ class SignIn:
     def proves_role(self) -> bool:
         return self._api.proves_role
 
-    async def find_identity(self) -> pb.WhoAmIResponse | None:
+    async def find_identity(self, viewer: Viewer) -> pb.WhoAmIResponse | None:
         """Return what the api knows of the viewer, nothing of one with bad credentials; None: no answer."""
         try:
-            return await self._api.access.WhoAmI(pb.WhoAmIRequest(), timeout=TIMEOUT_S)
+            return await self._api.access.WhoAmI(viewer.identity_request, timeout=TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             is_refused = error.code() is grpc.StatusCode.UNAUTHENTICATED
             return pb.WhoAmIResponse(kind=CallerKind.ANONYMOUS, is_enforced=True) if is_refused else None
@@ -186,14 +186,27 @@ class SignIn:
         return response
 
     async def _sign_out(self, request: Request) -> Response:
-        viewer = viewer_of(request)
+        viewer, fault = viewer_of(request), ""
         if viewer.session:
             self._sessions.end(viewer.session, viewer.expires_s)
-            with suppress(grpc.aio.AioRpcError):  # the token has ended, too
-                await self._api.access.SignOut(pb.SignOutRequest(), timeout=TIMEOUT_S)
-        response = RedirectResponse("/sign-in", 303, _NO_STORE)
-        response.delete_cookie(SESSION)
-        return response
+            fault = await self._end_everywhere(viewer)
+        shown = self._page("", fault, 503) if fault else RedirectResponse("/sign-in", 303, _NO_STORE)
+        shown.delete_cookie(SESSION)
+        return shown
+
+    async def _end_everywhere(self, viewer: Viewer) -> str:
+        """Have the api refuse the session of the viewer, and return why a copy of it may count elsewhere; empty: none.
+
+        One whose token is refused counts nowhere.
+        """
+        request = pb.SignOutRequest(session=viewer.session, expires_ns=int(viewer.expires_s * NS_PER_S))
+        try:
+            await self._api.access.SignOut(request, timeout=TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNAUTHENTICATED:
+                why = refusal_of(error).message
+                return f"signed out here, and other web processes do not know of it until the session expires: {why}"
+        return ""
 
 
 class Viewers:

@@ -20,7 +20,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from peloton.api.agent_sessions import Size
 from peloton.api.mesos_access import MesosAccess
-from peloton.api.v0.access import access_pb2
 from peloton.errors import InvalidArgument, PelotonError, ResourceExhausted
 from peloton.model.ids import parse_job_id
 from services.web.api import TIMEOUT_S, Api
@@ -41,7 +40,7 @@ OUTPUT_WINDOW_BYTES = 256 * 1024
 """Maximum amount of output not yet drawn by the page."""
 MESSAGE_BYTES_MAX = INPUT_WINDOW_BYTES
 """Maximum size of a message from a page; the server rejects larger ones while receiving."""
-WATCH_S = 15.0
+WATCH_S = 10.0
 """Time between two looks at the session and the credentials of a viewer, in seconds."""
 SIDE_MAX = 2_000
 """Maximum number of rows and columns of a terminal."""
@@ -93,7 +92,7 @@ class Terminals:
                 raise Refusal("unauthenticated", "the session has ended: sign in")
             if viewer.is_signed_in:
                 try:
-                    await self._api.access.WhoAmI(access_pb2.WhoAmIRequest(), timeout=TIMEOUT_S)
+                    await self._api.access.WhoAmI(viewer.identity_request, timeout=TIMEOUT_S)
                 except grpc.aio.AioRpcError as error:
                     if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
                         raise

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
+from peloton.api.v0.access import access_pb2 as pb
 from services.access.forwarded import FORWARDED, Headers
 
 
@@ -26,6 +27,11 @@ class Viewer:
     @property
     def is_signed_in(self) -> bool:
         return bool(self.headers)
+
+    @property
+    def identity_request(self) -> pb.WhoAmIRequest:
+        """Return the request for the identity of the viewer, which the api refuses when its session has ended."""
+        return pb.WhoAmIRequest(session=self.session)
 
     def has_expired(self) -> bool:
         return 0 < self.expires_s <= time.time()

@@ -14,7 +14,6 @@ import grpc
 import grpc.aio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from peloton.api.v0.access import access_pb2
 from peloton.errors import ResourceExhausted
 from services.access.forwarded import Headers
 from services.places import Tally
@@ -24,10 +23,12 @@ from services.web.viewer import Viewer
 
 VERIFIED_S = 60.0
 """Time for which verified credentials are remembered, in seconds. The api checks them with each call all the same."""
+SESSION_VERIFIED_S = 10.0
+"""Time for which those of a session are remembered, which a sign-out at another process ends."""
 VERIFIED_MAX = 4_096
 VERIFYING_MAX = 50
 """Maximum number of credentials that the api is asked about at a time."""
-RECHECK_S = 15.0
+RECHECK_S = 10.0
 """Time between two looks at the session and the credentials of a viewer that keeps a place, in seconds."""
 _REFUSES = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
@@ -37,7 +38,7 @@ class ViewerChecks:
 
     def __init__(self, api: Api, has_ended: Callable[[Viewer], bool]) -> None:
         self._api, self._has_ended = api, has_ended
-        self._verified: OrderedDict[Headers, tuple[str, float]] = OrderedDict()
+        self._verified: OrderedDict[tuple[Headers, str], tuple[str, float]] = OrderedDict()
         self._verifying = 0
 
     async def verify(self, viewer: Viewer) -> Viewer:
@@ -46,14 +47,15 @@ class ViewerChecks:
         A session was begun with a token that the api has accepted, and is shown how old its data is while the api does
         not answer.
         """
-        identity, until_s = self._verified.get(viewer.headers, ("", 0.0))
-        if until_s > time.monotonic():
+        key, now_s = (viewer.headers, viewer.session), time.monotonic()
+        identity, until_s = self._verified.get(key, ("", 0.0))
+        if until_s > now_s:
             return replace(viewer, identity=identity)
         if self._verifying >= VERIFYING_MAX:
             raise too_busy(f"credentials of {VERIFYING_MAX} viewers are being verified", 1)
         self._verifying += 1
         try:
-            who = await self._api.access.WhoAmI(access_pb2.WhoAmIRequest(), timeout=TIMEOUT_S)
+            who = await self._api.access.WhoAmI(viewer.identity_request, timeout=TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             if viewer.session and error.code() not in _REFUSES:
                 return replace(viewer, identity=viewer.name)
@@ -61,7 +63,7 @@ class ViewerChecks:
         finally:
             self._verifying -= 1
         identity = f"{who.kind} {who.name}" if who.is_enforced else ""
-        self._verified[viewer.headers] = identity, time.monotonic() + VERIFIED_S
+        self._verified[key] = identity, now_s + (SESSION_VERIFIED_S if viewer.session else VERIFIED_S)
         while len(self._verified) > VERIFIED_MAX:
             self._verified.popitem(last=False)
         return replace(viewer, identity=identity)
@@ -70,12 +72,12 @@ class ViewerChecks:
         """Return when the session of the viewer has ended, or the api refuses its credentials."""
         while not self._has_ended(viewer):
             await asyncio.sleep(RECHECK_S)
-            if viewer.is_signed_in and await self._is_refused():
+            if viewer.is_signed_in and await self._is_refused(viewer):
                 return
 
-    async def _is_refused(self) -> bool:
+    async def _is_refused(self, viewer: Viewer) -> bool:
         try:
-            await self._api.access.WhoAmI(access_pb2.WhoAmIRequest(), timeout=TIMEOUT_S)
+            await self._api.access.WhoAmI(viewer.identity_request, timeout=TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             return error.code() in _REFUSES
         return False

@@ -34,6 +34,7 @@ from peloton.api.v1alpha.watch.svc import watch_svc_pb2, watch_svc_pb2_grpc
 from peloton.model.ids import ROOT_POOL_ID, JobId, RespoolId
 from peloton.model.migration import MigrationSpec
 from peloton.model.resources import UNLIMITED
+from peloton.model.times import NS_PER_S
 from peloton.model.volume import VolumeRecord, VolumeSpec
 from services.access import gate
 from services.access.access import Access, Authenticators, SignInPlace
@@ -175,6 +176,32 @@ async def test_the_caller_learns_its_identity(cluster: Cluster) -> None:
     own = [(one.name, one.limit, one.rule) for one in mia.quotas]
     assert [("submissions_per_minute", 3, "PELOTON_QUOTA_SUBMISSIONS_PER_MINUTE")] == own
     assert 9e5 < datetime.fromisoformat(mia.expires_at).timestamp() - time.time() < 1e6
+
+
+async def test_callers_end_sessions_of_their_own(cluster: Cluster) -> None:
+    """A session is refused for the caller that has ended it, and for no other one."""
+
+    async def who(name: str, session: str) -> tuple[str, str]:
+        request = access_pb2.WhoAmIRequest(session=session)
+        return await code_of(cluster.access.WhoAmI(request, metadata=cluster.of(name)))
+
+    end = access_pb2.SignOutRequest(session="s1", expires_ns=time.time_ns() + 60 * NS_PER_S)
+    await cluster.access.SignOut(end)  # anonymous: it has none
+    assert "OK" == (await who("mia", "s1"))[0]
+    await cluster.access.SignOut(end, metadata=cluster.of("mia"))
+    assert ("UNAUTHENTICATED", True) == ((found := await who("mia", "s1"))[0], "the session has ended" in found[1])
+    assert ["OK"] * 3 == [(await who(*asked))[0] for asked in (("mia", "s2"), ("rita", "s1"), ("mia", ""))]
+
+
+@pytest.mark.parametrize(
+    ("session", "ahead_s", "fault"),
+    [("s" * 65, 60, "has 65 characters, at most 64"), ("s", 9 * 86_400, "want at most 691,200")],
+)
+async def test_sessions_that_cannot_be_are_refused(cluster: Cluster, session: str, ahead_s: int, fault: str) -> None:
+    """The size of what is kept of a session is bounded, and so is the time."""
+    request = access_pb2.SignOutRequest(session=session, expires_ns=time.time_ns() + ahead_s * NS_PER_S)
+    code, text = await code_of(cluster.access.SignOut(request, metadata=cluster.of("mia")))
+    assert ("INVALID_ARGUMENT", True) == (code, fault in text), text
 
 
 async def test_jobs_are_created_where_the_caller_has_the_role(cluster: Cluster) -> None:

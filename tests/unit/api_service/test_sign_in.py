@@ -25,6 +25,7 @@ from peloton.access.tokens import RANDOM_BYTES, make_token
 from peloton.api.v0.access import access_pb2
 from peloton.errors import PelotonError, ResourceExhausted
 from peloton.issuer import Flow
+from services.access import ended_sessions
 from services.access.access import Access, Authenticators
 from services.access.bindings import BindingsFile
 from services.access.compose import find_certified
@@ -42,7 +43,7 @@ from services.secrets.payload_codec import EncryptingCodec
 from services.storage.audit.audit_log import AuditFilter
 from services.storage.storage import Storage
 from services.tls.transport import PLAINTEXT
-from services.web import live, viewer_checks
+from services.web import live, terminal, viewer_checks
 from services.web.app import WebSettings, create_app
 from services.web.live import Hub, Topic
 from services.web.log_files import LogFile, LogFiles
@@ -102,6 +103,7 @@ class Pages:
         self.storage, self.tokens, self.hub = storage, tokens, app.state.hub
         self.bridge: httpx2.AsyncClient
         self.codec: EncryptingCodec
+        self.other: Pages
         self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1")
 
     async def sign_in(self, name: str) -> None:
@@ -134,19 +136,20 @@ async def pages(storage: Storage, tmp_path: Path) -> AsyncIterator[Pages]:
         storage, RecordedWakes(), lambda _: None, "127.0.0.1:0", OneSandbox(),
         access=Access(by), transport=transport, recorder=recorder,
     )  # fmt: skip
-    sign_in = SignInSettings(Issuer(ISSUER, "peloton"))
+    (tmp_path / "session key").write_text("k" * 40)
+    sign_in = SignInSettings(Issuer(ISSUER, "peloton"), str(tmp_path / "session key"))
     write_keyring(tmp_path / "keyring", Keyring("", {}).add("first", is_active=True), is_new=True)
     codec = EncryptingCodec(KeyringFile(str(tmp_path / "keyring")))
-    app = create_app(
-        WebSettings(
-            f"127.0.0.1:{server.port}",
-            transport=transport,
-            sign_in=sign_in,
-            codec=codec,
-            codec_origins=(TEMPORAL_PAGES,),
-        )
+    settings = WebSettings(
+        f"127.0.0.1:{server.port}",
+        transport=transport,
+        sign_in=sign_in,
+        codec=codec,
+        codec_origins=(TEMPORAL_PAGES,),
     )
+    app, other = create_app(settings), create_app(settings)
     pages = Pages(storage, app, tokens)
+    pages.other = Pages(storage, other, tokens)
     pages.codec = codec
     backend = Backend(f"127.0.0.1:{server.port}", transport=transport)
     bridge = httpx2.ASGITransport(create_bridge(backend, METHODS))
@@ -154,8 +157,9 @@ async def pages(storage: Storage, tmp_path: Path) -> AsyncIterator[Pages]:
     yield pages
     await pages.bridge.aclose()
     await backend.close()
-    await pages.client.aclose()
-    await app.state.hub.close()
+    for each in (pages, pages.other):
+        await each.client.aclose()
+        await each.hub.close()
     await server.stop(0)
 
 
@@ -227,6 +231,49 @@ async def test_a_session_that_was_ended_stays_so(pages: Pages) -> None:
     assert 303 == (await pages.client.post("/sign-out", headers=ORIGIN)).status_code
     pages.client.cookies.clear()
     assert 401 == (await pages.call(LOCKS, {**ORIGIN, "cookie": f"{SESSION}={copy}"}))[0]
+
+
+async def test_a_session_ends_at_all_processes(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the cookie that another process has verified is refused there after a while, a stream ends, and another
+    session of the same token stays."""
+    monkeypatch.setattr(viewer_checks, "SESSION_VERIFIED_S", 0.3)
+    monkeypatch.setattr(viewer_checks, "RECHECK_S", 0.05)
+    await pages.sign_in("rita")
+    copy = {**ORIGIN, "cookie": f"{SESSION}={pages.client.cookies[SESSION]}"}
+    await pages.other.sign_in("rita")
+    second = {**ORIGIN, "cookie": f"{SESSION}={pages.other.client.cookies[SESSION]}"}
+    pages.other.client.cookies.clear()
+    assert [200, 200] == [(await pages.other.call(LOCKS, headers))[0] for headers in (copy, second)]
+    stream = asyncio.create_task(pages.other.client.get("/live?topic=overview", headers=copy))
+    done, _ = await asyncio.wait([stream], timeout=0.2)
+    assert set() == done
+
+    assert 303 == (await pages.client.post("/sign-out", headers=ORIGIN)).status_code
+
+    assert 200 == (await asyncio.wait_for(stream, 5.0)).status_code
+    async with asyncio.timeout(5.0):
+        while (await pages.other.call(LOCKS, copy))[0] != 401:
+            await asyncio.sleep(0.02)
+    assert 200 == (await pages.other.call(LOCKS, second))[0]
+    info = (await pages.other.client.get("/settings.json", headers=copy)).json()
+    assert (True, "") == (info["needsSignIn"], info["viewer"])
+
+
+async def test_a_sign_out_that_the_api_does_not_know_says_so(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session has ended at this process, and the page says that others do not know of it."""
+    await pages.sign_in("rita")
+    copy = {**ORIGIN, "cookie": f"{SESSION}={pages.client.cookies[SESSION]}"}
+    monkeypatch.setattr(ended_sessions, "AHEAD_S_MAX", 0)
+    answer = await pages.client.post("/sign-out", headers=ORIGIN)
+    assert (503, True, False) == (
+        answer.status_code, "other web processes do not know of it" in answer.text, SESSION in pages.client.cookies,
+    )  # fmt: skip
+    assert [401, 200] == [(await each.call(LOCKS, copy))[0] for each in (pages, pages.other)]
+
+
+def test_each_session_of_a_token_is_verified_in_time() -> None:
+    """A sign-out holds at all processes within 15 s: a second of them is for the answers of the api."""
+    assert max(viewer_checks.SESSION_VERIFIED_S, viewer_checks.RECHECK_S, terminal.WATCH_S) <= 14.0
 
 
 async def test_a_bad_token_opens_no_session(pages: Pages) -> None:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/access/access.proto\x12\x15peloton.api.v0.access\"\x0f\n\rWhoAmIRequest\"#\n\x05Grant\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0c\n\x04pool\x18\x02 \x01(\t\"\xba\x02\n\x0eWhoAmIResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06groups\x18\x03 \x03(\t\x12\x0e\n\x06issuer\x18\x04 \x01(\t\x12\x10\n\x08token_id\x18\x05 \x01(\t\x12\x0b\n\x03via\x18\x06 \x01(\t\x12,\n\x06grants\x18\x07 \x03(\x0b\x32\x1c.peloton.api.v0.access.Grant\x12\x13\n\x0bmethod_role\x18\x08 \x01(\t\x12\x13\n\x0bis_enforced\x18\t \x01(\x08\x12\x12\n\nexpires_at\x18\n \x01(\t\x12\x33\n\x07sign_in\x18\x0b \x01(\x0b\x32\".peloton.api.v0.access.SignInPlace\x12,\n\x06quotas\x18\x0c \x03(\x0b\x32\x1c.peloton.api.v0.access.Quota\"2\n\x05Quota\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x03\x12\x0c\n\x04rule\x18\x03 \x01(\t\"0\n\x0bSignInPlace\x12\x0e\n\x06issuer\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\"+\n\x0b\x43\x61nIRequest\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0c\n\x04pool\x18\x02 \x01(\t\"2\n\x0c\x43\x61nIResponse\x12\x12\n\nis_allowed\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x0f\n\rSignInRequest\"\x10\n\x0eSignInResponse\"\x10\n\x0eSignOutRequest\"\x11\n\x0fSignOutResponse\"\'\n\x13OpenTerminalRequest\x12\x10\n\x08pod_name\x18\x01 \x01(\t\"\x16\n\x14OpenTerminalResponse2\xd1\x03\n\rAccessService\x12U\n\x06WhoAmI\x12$.peloton.api.v0.access.WhoAmIRequest\x1a%.peloton.api.v0.access.WhoAmIResponse\x12O\n\x04\x43\x61nI\x12\".peloton.api.v0.access.CanIRequest\x1a#.peloton.api.v0.access.CanIResponse\x12U\n\x06SignIn\x12$.peloton.api.v0.access.SignInRequest\x1a%.peloton.api.v0.access.SignInResponse\x12X\n\x07SignOut\x12%.peloton.api.v0.access.SignOutRequest\x1a&.peloton.api.v0.access.SignOutResponse\x12g\n\x0cOpenTerminal\x12*.peloton.api.v0.access.OpenTerminalRequest\x1a+.peloton.api.v0.access.OpenTerminalResponseBR\n\x15peloton.api.v0.accessB\x0b\x41\x63\x63\x65ssProtoP\x01Z*peloton.internal/go/api/v0/access;accessv0b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"peloton/api/v0/access/access.proto\x12\x15peloton.api.v0.access\" \n\rWhoAmIRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\"#\n\x05Grant\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0c\n\x04pool\x18\x02 \x01(\t\"\xba\x02\n\x0eWhoAmIResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06groups\x18\x03 \x03(\t\x12\x0e\n\x06issuer\x18\x04 \x01(\t\x12\x10\n\x08token_id\x18\x05 \x01(\t\x12\x0b\n\x03via\x18\x06 \x01(\t\x12,\n\x06grants\x18\x07 \x03(\x0b\x32\x1c.peloton.api.v0.access.Grant\x12\x13\n\x0bmethod_role\x18\x08 \x01(\t\x12\x13\n\x0bis_enforced\x18\t \x01(\x08\x12\x12\n\nexpires_at\x18\n \x01(\t\x12\x33\n\x07sign_in\x18\x0b \x01(\x0b\x32\".peloton.api.v0.access.SignInPlace\x12,\n\x06quotas\x18\x0c \x03(\x0b\x32\x1c.peloton.api.v0.access.Quota\"2\n\x05Quota\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x03\x12\x0c\n\x04rule\x18\x03 \x01(\t\"0\n\x0bSignInPlace\x12\x0e\n\x06issuer\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\"+\n\x0b\x43\x61nIRequest\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0c\n\x04pool\x18\x02 \x01(\t\"2\n\x0c\x43\x61nIResponse\x12\x12\n\nis_allowed\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x0f\n\rSignInRequest\"\x10\n\x0eSignInResponse\"5\n\x0eSignOutRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x12\n\nexpires_ns\x18\x02 \x01(\x03\"\x11\n\x0fSignOutResponse\"\'\n\x13OpenTerminalRequest\x12\x10\n\x08pod_name\x18\x01 \x01(\t\"\x16\n\x14OpenTerminalResponse2\xd1\x03\n\rAccessService\x12U\n\x06WhoAmI\x12$.peloton.api.v0.access.WhoAmIRequest\x1a%.peloton.api.v0.access.WhoAmIResponse\x12O\n\x04\x43\x61nI\x12\".peloton.api.v0.access.CanIRequest\x1a#.peloton.api.v0.access.CanIResponse\x12U\n\x06SignIn\x12$.peloton.api.v0.access.SignInRequest\x1a%.peloton.api.v0.access.SignInResponse\x12X\n\x07SignOut\x12%.peloton.api.v0.access.SignOutRequest\x1a&.peloton.api.v0.access.SignOutResponse\x12g\n\x0cOpenTerminal\x12*.peloton.api.v0.access.OpenTerminalRequest\x1a+.peloton.api.v0.access.OpenTerminalResponseBR\n\x15peloton.api.v0.accessB\x0b\x41\x63\x63\x65ssProtoP\x01Z*peloton.internal/go/api/v0/access;accessv0b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,31 +33,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\025peloton.api.v0.accessB\013AccessProtoP\001Z*peloton.internal/go/api/v0/access;accessv0'
   _globals['_WHOAMIREQUEST']._serialized_start=61
-  _globals['_WHOAMIREQUEST']._serialized_end=76
-  _globals['_GRANT']._serialized_start=78
-  _globals['_GRANT']._serialized_end=113
-  _globals['_WHOAMIRESPONSE']._serialized_start=116
-  _globals['_WHOAMIRESPONSE']._serialized_end=430
-  _globals['_QUOTA']._serialized_start=432
-  _globals['_QUOTA']._serialized_end=482
-  _globals['_SIGNINPLACE']._serialized_start=484
-  _globals['_SIGNINPLACE']._serialized_end=532
-  _globals['_CANIREQUEST']._serialized_start=534
-  _globals['_CANIREQUEST']._serialized_end=577
-  _globals['_CANIRESPONSE']._serialized_start=579
-  _globals['_CANIRESPONSE']._serialized_end=629
-  _globals['_SIGNINREQUEST']._serialized_start=631
-  _globals['_SIGNINREQUEST']._serialized_end=646
-  _globals['_SIGNINRESPONSE']._serialized_start=648
-  _globals['_SIGNINRESPONSE']._serialized_end=664
-  _globals['_SIGNOUTREQUEST']._serialized_start=666
-  _globals['_SIGNOUTREQUEST']._serialized_end=682
-  _globals['_SIGNOUTRESPONSE']._serialized_start=684
-  _globals['_SIGNOUTRESPONSE']._serialized_end=701
-  _globals['_OPENTERMINALREQUEST']._serialized_start=703
-  _globals['_OPENTERMINALREQUEST']._serialized_end=742
-  _globals['_OPENTERMINALRESPONSE']._serialized_start=744
-  _globals['_OPENTERMINALRESPONSE']._serialized_end=766
-  _globals['_ACCESSSERVICE']._serialized_start=769
-  _globals['_ACCESSSERVICE']._serialized_end=1234
+  _globals['_WHOAMIREQUEST']._serialized_end=93
+  _globals['_GRANT']._serialized_start=95
+  _globals['_GRANT']._serialized_end=130
+  _globals['_WHOAMIRESPONSE']._serialized_start=133
+  _globals['_WHOAMIRESPONSE']._serialized_end=447
+  _globals['_QUOTA']._serialized_start=449
+  _globals['_QUOTA']._serialized_end=499
+  _globals['_SIGNINPLACE']._serialized_start=501
+  _globals['_SIGNINPLACE']._serialized_end=549
+  _globals['_CANIREQUEST']._serialized_start=551
+  _globals['_CANIREQUEST']._serialized_end=594
+  _globals['_CANIRESPONSE']._serialized_start=596
+  _globals['_CANIRESPONSE']._serialized_end=646
+  _globals['_SIGNINREQUEST']._serialized_start=648
+  _globals['_SIGNINREQUEST']._serialized_end=663
+  _globals['_SIGNINRESPONSE']._serialized_start=665
+  _globals['_SIGNINRESPONSE']._serialized_end=681
+  _globals['_SIGNOUTREQUEST']._serialized_start=683
+  _globals['_SIGNOUTREQUEST']._serialized_end=736
+  _globals['_SIGNOUTRESPONSE']._serialized_start=738
+  _globals['_SIGNOUTRESPONSE']._serialized_end=755
+  _globals['_OPENTERMINALREQUEST']._serialized_start=757
+  _globals['_OPENTERMINALREQUEST']._serialized_end=796
+  _globals['_OPENTERMINALRESPONSE']._serialized_start=798
+  _globals['_OPENTERMINALRESPONSE']._serialized_end=820
+  _globals['_ACCESSSERVICE']._serialized_start=823
+  _globals['_ACCESSSERVICE']._serialized_end=1288
 # @@protoc_insertion_point(module_scope)

@@ -9,7 +9,7 @@ from services.storage.migrations import job_labels
 from services.storage.migrations import operations as do
 from services.storage.migrations.operations import BIG, BIG_ZERO, BLOB, BOOL, INT, NO_TEXT, SEQ, SMALL, TEXT, UUID, ZERO
 
-revision = "0034_from_0009"
+revision = "0035_from_0009"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
@@ -42,6 +42,7 @@ TABLES = (
     do.table(
         "daemon_host", "job_id instance_id", job_id=UUID, instance_id=BIG, hostname=TEXT, cluster=TEXT, gone_ns=BIG
     ),
+    do.table("ended_session", "caller session", caller=TEXT, session=TEXT, expires_ns=BIG),
     do.table("external_pod", "cluster uid", cluster=TEXT, uid=TEXT, name=TEXT, job_id=UUID, instance_id=BIG, note=TEXT),
     do.table(
         "history_page", "series step_s start_s", do.WITHOUT_ROWID, series=TEXT, step_s=INT, start_s=BIG, page=BLOB
@@ -189,6 +190,7 @@ def upgrade() -> None:
 def _create_indexes() -> None:
     do.create_index("ix_audit_time", "audit", "at_ns")
     do.create_index("ix_daemon_host_name", "daemon_host", "job_id hostname")
+    do.create_index("ix_ended_session_expiry", "ended_session", "expires_ns")
     do.create_index("ix_external_pod_job", "external_pod", "job_id")
     do.create_index("ix_history_page_age", "history_page", "step_s start_s")
     do.create_index("ix_host_event_host", "host_event", "hostname seq")
