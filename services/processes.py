@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 PERIOD_S = 30.0
 LEAVE_S = 1.0
 """Seconds for the deletion of the row when the process ends."""
+CLIENTS = frozenset({"web", "aurorabridge"})
+"""Roles without a database."""
 VALUE_MAX = 2_000
 """Maximum length of a reported value in characters."""
 
@@ -52,18 +54,23 @@ def _report(
     keyring: KeyringFile | None,
     stopping: threading.Event,
 ) -> None:
-    process_id, version = f"{socket.gethostname()}:{os.getpid()}", read_version()
+    process_id, role, version = name_process(), "+".join(roles), read_version()
     while not stopping.is_set():
         try:
             shared = collect_settings(roles, settings, keyring)
-            processes.put(ProcessRecord(process_id, "+".join(roles), version, shared), time.time_ns())
+            processes.put(ProcessRecord(process_id, role, version, shared), time.time_ns())
         except Exception as error:  # a process works without its report
             log.info("process not reported: %s", error)
         stopping.wait(PERIOD_S)
     try:
-        processes.remove(process_id)
+        processes.remove(process_id, role)
     except Exception as error:
         log.debug("report of the process not deleted: %s", error)
+
+
+def name_process() -> str:
+    """Return the id of this process among those of a control plane."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def collect_settings(roles: Sequence[str], settings: Settings, keyring: KeyringFile | None) -> dict[str, str]:
@@ -71,8 +78,14 @@ def collect_settings(roles: Sequence[str], settings: Settings, keyring: KeyringF
 
     Raises InvalidArgument for a keyring that was damaged.
     """
-    values = _read_of_all(settings)
-    values["keys of PELOTON_SECRETS_KEYRING_FILE"] = ", ".join(sorted(keyring.keyring.keys)) if keyring else ""
+    values: dict[str, str] = {}
+    if set(roles) - CLIENTS:
+        values |= _read_of_all(settings)
+        values["keys of PELOTON_SECRETS_KEYRING_FILE"] = ", ".join(sorted(keyring.keyring.keys)) if keyring else ""
+    if "web" in roles:
+        values |= _read_of_pages(settings)
+    if "aurorabridge" in roles:
+        values |= _read_of_bridges(settings)
     if "api" in roles:
         values |= _read_of_apis(settings)
     return {name: value[:VALUE_MAX] for name, value in values.items()}
@@ -94,6 +107,24 @@ def _read_of_apis(settings: Settings) -> dict[str, str]:
     return {
         "PELOTON_AUTH_OIDC_ISSUER": _without_credentials(settings.auth_oidc_issuer),
         "PELOTON_AUTH_OIDC_AUDIENCE": settings.auth_oidc_audience,
+    }
+
+
+def _read_of_pages(settings: Settings) -> dict[str, str]:
+    """Return what pages must have in common, and with apis where it is set: users may sign in with tokens alone."""
+    values = {"PELOTON_WEB_SESSION_S": str(settings.web_session_s)}
+    if settings.auth_oidc_issuer:
+        values["PELOTON_AUTH_OIDC_ISSUER"] = _without_credentials(settings.auth_oidc_issuer)
+        values["PELOTON_AUTH_OIDC_AUDIENCE"] = settings.auth_oidc_audience
+    return values
+
+
+def _read_of_bridges(settings: Settings) -> dict[str, str]:
+    return {
+        "PELOTON_AURORA_POOL": settings.aurora_pool,
+        "PELOTON_AURORA_GPU_POOL": settings.aurora_gpu_pool,
+        "PELOTON_AURORA_THERMOS": _without_credentials(settings.aurora_thermos),
+        "PELOTON_AURORA_KAFKA_URL": _without_credentials(settings.aurora_kafka_url),
     }
 
 

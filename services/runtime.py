@@ -18,6 +18,7 @@ from peloton.errors import PelotonError, Unavailable
 from peloton.extras import require_extra
 from peloton.lifecycle.backoff import Backoff
 from services import role_settings, temporal_connection
+from services.announcement import announcing
 from services.health import ProcessHealth, heartbeat, probing
 from services.leader import LeaderChannels
 from services.plugins import load_plugins
@@ -137,7 +138,7 @@ async def _run_roles(
     for role in clients:
         require_extra(*EXTRAS[role], f"role {role}")
     if len(clients) == len(set(roles)):
-        async with asyncio.TaskGroup() as group:
+        async with announcing(clients, settings, transport), asyncio.TaskGroup() as group:
             for role in clients:
                 serving = CLIENTS[role](settings, stop, partial(health.note, role, ""), transport)
                 group.create_task(serving, name=role)

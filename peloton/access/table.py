@@ -202,6 +202,7 @@ SERVICES: Mapping[str, Mapping[str, Row]] = {
         **dict.fromkeys(("ListPods", "ListUpdates"), _row(READER, Source(Find.JOB, "job_ids"), without=FILTERED)),
     },
     "peloton.private.publisher.EventPublisher": {"Lease": Needs.PELOTON},
+    "peloton.private.processes.Processes": {"Announce": Needs.PELOTON},
     "grpc.health.v1.Health": dict.fromkeys(("Check", "List", "Watch"), Needs.NOTHING),
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": Needs.NOTHING},
 }

@@ -5,7 +5,7 @@ BulkService, GangService, LookupService, JobTableService, HistoryService, Migrat
 AccessService, AuditService and WorkerVersionService;
 v1alpha JobService, PodService, VolumeService, WatchService, AdminService, and ResourcePoolService by way of v0;
 DisableKillTasks of the original's private InternalHostService; for other roles BulkReads and the lease of the Aurora
-bridge's publisher; health and reflection.
+bridge's publisher, and reports of processes; health and reflection.
 
 Passed through: v0 ResourceManager, Peloton's ExplainService and RetentionService to the resource manager, HostService
 of both versions and Peloton's MaintenanceService, RebalanceService, AdviceService to the host manager. Other private
@@ -91,6 +91,8 @@ from services.api.migration_service import MigrationService, NoTargets, Targets
 from services.api.overview_service import OverviewService, WatchesTemporal
 from services.api.pending_reasons import PendingReasons
 from services.api.private_calls import REFUSED, PrivateCalls
+from services.api.processes import NAME as PROCESSES
+from services.api.processes import Processes
 from services.api.quotas import PodQuota, QuotaGate, Submissions
 from services.api.rebalance_service import RebalanceService
 from services.api.schedule_service import Schedules, ScheduleService
@@ -133,7 +135,7 @@ VOLUME_SERVICES: tuple[tuple[type[Servicer], tuple[str, ...]], ...] = (
 LOCKING_SERVICES = ((AdminService, ADMIN_SERVICE), (InternalHostService, INTERNAL_HOST_SERVICE))
 HOSTMGR_SERVICES = (*HOST_SERVICE, *HOST_SERVICE_V1, *MAINTENANCE_SERVICE, *ADVICE_SERVICE)
 ABOUT_HOSTS = {name: name for name in HOSTMGR_SERVICES} | dict(zip(HOST_SERVICE_V1, HOST_SERVICE, strict=True))
-FOR_ROLES = (*BULK_READS, EVENT_PUBLISHER)
+FOR_ROLES = (*BULK_READS, EVENT_PUBLISHER, PROCESSES)
 """Private services of the api."""
 Gates = Sequence[grpc.aio.ServerInterceptor]
 OPTIONS = (
@@ -230,7 +232,7 @@ async def start(
         (WatchService(watches), WATCH_SERVICE),
         *((service(locks, calls), names) for service, names in LOCKING_SERVICES),
         (ResourcePoolService(channels), RESPOOL_SERVICE),
-        (BulkReads(storage, calls), BULK_READS),
+        *((BulkReads(storage, calls), BULK_READS), (Processes(storage.processes, calls), (PROCESSES,))),
         (EventPublisher(storage.leases, storage.watch_log, calls), (EVENT_PUBLISHER,)),
     )
     for servicer, names in servicers:

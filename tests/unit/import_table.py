@@ -534,6 +534,13 @@ MAY: dict[str, May] = {
     "services.roles": May(
         (*_INSIDE, "peloton.scheduling.placement", "workflows.policies", "services"), ("temporalio",)
     ),
+    "services.announcement": May(
+        (
+            *("peloton.api.private", "peloton.client", "peloton.release", "services.processes", "services.settings"),
+            "services.tls.transport",
+        ),
+        ("grpc",),
+    ),
     "services.processes": May(
         (
             "peloton.model.diagnosis",

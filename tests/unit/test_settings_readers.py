@@ -23,6 +23,8 @@ READERS = {
     "host_monitors.py": {"hostmgr"},
     "processes.py:_read_of_all": SERVERS,
     "processes.py:_read_of_apis": {"api"},
+    "processes.py:_read_of_bridges": {"aurorabridge"},
+    "processes.py:_read_of_pages": {"web"},
     "resmgr/settings.py": {"resmgr"},
     "telemetry/start.py:configure": {*ROLES},
     "telemetry/start.py:_cluster": {"hostmgr"},

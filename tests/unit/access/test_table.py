@@ -13,14 +13,14 @@ from grpc_reflection.v1alpha import reflection_pb2
 from peloton.access.caller import Role
 from peloton.access.rules import Find, MethodRule, Needs
 from peloton.access.table import RULES
-from peloton.api.private import bulk_reads_pb2, publisher_pb2
+from peloton.api.private import bulk_reads_pb2, processes_pb2, publisher_pb2
 from peloton.api.service_names import SPELLINGS, list_methods
 from services.access.methods import make_rules, names_in, request_class
 from services.api.private_calls import REFUSED
 
 OTHERS = [
     service
-    for module in (bulk_reads_pb2, publisher_pb2, health_pb2, reflection_pb2)
+    for module in (bulk_reads_pb2, processes_pb2, publisher_pb2, health_pb2, reflection_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
 ]
 

@@ -16,7 +16,14 @@ import pytest
 from peloton import files
 from peloton.access.caller import CallerKind
 from peloton.access.tokens import RANDOM_BYTES, make_token
-from peloton.api.private import bulk_reads_pb2, bulk_reads_pb2_grpc, publisher_pb2, publisher_pb2_grpc
+from peloton.api.private import (
+    bulk_reads_pb2,
+    bulk_reads_pb2_grpc,
+    processes_pb2,
+    processes_pb2_grpc,
+    publisher_pb2,
+    publisher_pb2_grpc,
+)
 from peloton.api.v0.access import access_pb2, access_pb2_grpc
 from peloton.api.v0.history import history_pb2, history_pb2_grpc
 from peloton.api.v0.job import job_pb2
@@ -305,9 +312,13 @@ async def test_private_calls_need_a_process_of_peloton(cluster: Cluster) -> None
     request = publisher_pb2.LeaseRequest(owner="x", ttl_s=1)
     lease: Any = publisher_pb2_grpc.EventPublisherStub(cluster.channel)
     assert "PERMISSION_DENIED" == (await code_of(lease.Lease(request, metadata=cluster.of("ada"))))[0]
+    report = processes_pb2.AnnounceRequest(process="h:1", role="web")
+    reports: Any = processes_pb2_grpc.ProcessesStub(cluster.channel)
+    assert "PERMISSION_DENIED" == (await code_of(reports.Announce(report, metadata=cluster.of("ada"))))[0]
     transport = TokenTransport(PLAINTEXT, RoleToken(ROLE_SECRET))
     async with transport.open_async(f"127.0.0.1:{cluster.port}", ()) as channel:
         own: Any = publisher_pb2_grpc.EventPublisherStub(channel)
+        await processes_pb2_grpc.ProcessesStub(channel).Announce(report)
         assert (await own.Lease(request)).holds
         assert "role" == (await access_pb2_grpc.AccessServiceStub(channel).WhoAmI(access_pb2.WhoAmIRequest())).kind
     with transport.open(f"127.0.0.1:{cluster.port}", ()) as blocking:
