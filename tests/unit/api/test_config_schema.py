@@ -42,7 +42,7 @@ VALIDATORS = {name: Draft7Validator(schema_of(name)) for name in FILES}
 FILES_OF_USERS = {
     path: "pool" if path in POOLS else "service" if path in [*SERVICES, *FAILOVER, *DATABASES] else "job"
     for path in EXAMPLES
-    if path not in [*HOSTS, *SIMULATIONS, *DEPLOYMENTS, *OF_FRAMEWORKS]
+    if path not in [*HOSTS, *SIMULATIONS, *DEPLOYMENTS, *OF_FRAMEWORKS, *OF_KUBECTL]
 }
 
 

@@ -16,7 +16,7 @@ from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.lookup import lookup_pb2
 from peloton.errors import Reason
 from services.hostmgr.kubernetes.external import external_specs, gate
-from services.hostmgr.kubernetes.gates import policies
+from services.hostmgr.kubernetes.gates import building
 from services.hostmgr.kubernetes.pods import launches
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_api import FakeApi, because
@@ -208,4 +208,4 @@ def test_the_names_are_those_of_the_host_manager() -> None:
     theirs = gate.GATE, gate.ADMITTED_AT, gate.ADMITTED, external_specs.POOL, launches.SCHEDULER_NAME
     mine = pod_reasons
     assert theirs == (mine.GATE, mine.ADMITTED_AT, mine.ADMITTED, mine.POOL, mine.SCHEDULER)
-    assert policies.UNTOUCHED == mine.UNTOUCHED
+    assert building.UNTOUCHED == mine.UNTOUCHED
