@@ -71,7 +71,7 @@ def test_users_of_one_cluster(cluster: Cluster, tokens: Tokens) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         ann.jobs.Create(job_pb2.CreateRequest(config=sleeps))
 
-    text = "user ann has 2 active pods, and 2 more would exceed the quota of 3"
+    text = "user ann has 2 active pods, and 2 more would exceed the quota of 3; the rule is PELOTON_QUOTA_ACTIVE_PODS"
     assert (text, text) == (runs()["REFUSED"].reason, refused.value.details())
     assert "ann" == bob.jobs.Get(job_pb2.GetRequest(id=job_id)).jobInfo.creator
 

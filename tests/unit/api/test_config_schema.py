@@ -31,6 +31,7 @@ from tests.unit.cli.test_examples import (
     FAILOVER,
     HOSTS,
     OF_FRAMEWORKS,
+    OF_KUBECTL,
     POOLS,
     ROOT,
     SERVICES,
