@@ -16,6 +16,7 @@ from cli.terminal import echo
 
 if TYPE_CHECKING:
     from services.hostmgr.kubernetes.apiserver.wire import ApiServer
+    from services.hostmgr.kubernetes.suspend.owner_kinds import OwnerKind
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -26,6 +27,12 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
         "--kubeconfig", metavar="FILE", default=default, show_default="that of kubectl",
         help="Kubeconfig of an administrator of the cluster.",
     )(command)  # fmt: skip
+
+
+kinds_option = click.option(
+    "--owner-kinds", metavar="FILE", default="",
+    help="YAML file with further kinds of owners, that of PELOTON_KUBERNETES_OWNER_KINDS of the host manager.",
+)  # fmt: skip
 
 
 @click.group(cls=Group)
@@ -47,24 +54,28 @@ def gate() -> None:
     "--owners", type=click.Choice(["suspend", "gate"]), default="suspend", show_default=True,
     help="How Jobs and other owners that can be suspended wait: suspended, without pods, or with gated pods.",
 )  # fmt: skip
-def install(kubeconfig: str, context: str, failure_policy: str, owners: str) -> None:
+@kinds_option
+def install(kubeconfig: str, context: str, failure_policy: str, owners: str, owner_kinds: str) -> None:
     """Install or update the policies, after a proof by dry runs in a namespace of its own.
 
     \b
     Examples:
       peloton admin gate install
       peloton admin gate install --kubeconfig admin.conf --failure-policy Ignore
+      peloton admin gate install --owner-kinds kinds.yaml
     """
     from services.hostmgr.kubernetes.gates import installation
 
     with _apiserver(kubeconfig, context) as api:
-        installation.install(api, failure_policy, echo, suspends_owners=owners == "suspend")
+        kinds = _read_kinds(owner_kinds)
+        installation.install(api, failure_policy, echo, suspends_owners=owners == "suspend", kinds=kinds)
     echo("label a namespace to gate its pods: kubectl label namespace NAME peloton.io/pool=POOL")
 
 
 @gate.command(cls=Command)
 @cluster_options
-def check(kubeconfig: str, context: str) -> None:
+@kinds_option
+def check(kubeconfig: str, context: str, owner_kinds: str) -> None:
     """Check that the policies are those of this release; ends with status 1 if not.
 
     \b
@@ -74,7 +85,7 @@ def check(kubeconfig: str, context: str) -> None:
     from services.hostmgr.kubernetes.gates import installation
 
     with _apiserver(kubeconfig, context) as api:
-        faults, count = installation.check(api)
+        faults, count = installation.check(api, _read_kinds(owner_kinds))
     for fault in faults:
         echo(fault)
     echo(f"{count} pods wait with the gate")
@@ -84,7 +95,8 @@ def check(kubeconfig: str, context: str) -> None:
 
 @gate.command(cls=Command)
 @cluster_options
-def uninstall(kubeconfig: str, context: str) -> None:
+@kinds_option
+def uninstall(kubeconfig: str, context: str, owner_kinds: str) -> None:
     """Remove the policies, then the gates of all waiting pods, and resume owners that wait.
 
     It may be repeated, and works without Peloton.
@@ -96,8 +108,14 @@ def uninstall(kubeconfig: str, context: str) -> None:
     from services.hostmgr.kubernetes.gates import installation
 
     with _apiserver(kubeconfig, context) as api:
-        count = installation.uninstall(api, echo)
+        count = installation.uninstall(api, echo, _read_kinds(owner_kinds))
     echo(f"removed the gate of {count} pods, or the suspension of their owners")
+
+
+def _read_kinds(path: str) -> tuple[OwnerKind, ...]:
+    from services.hostmgr.kubernetes.suspend.kinds_file import read_kinds
+
+    return read_kinds(path)
 
 
 @contextmanager

@@ -37,8 +37,10 @@ def cluster_driver_of(
         return lambda: fence_driver(make(settings, records, external_pods, refusal), refusal)
     if settings.kubernetes:
         from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
+        from services.hostmgr.kubernetes.suspend.kinds_file import read_kinds
 
         kubernetes = read_kubernetes_settings(settings)
+        read_kinds(kubernetes.owner_kinds)  # a bad file ends the start, and not the first election
         return lambda: ExternalPodsDriver(kubernetes, external_pods.uids_of, external_pods.causes_of, refusal)
     require_pymesos("the host manager of a Mesos cluster")
     from services.hostmgr.mesos.driver import MesosDriver

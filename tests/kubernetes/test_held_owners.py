@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,16 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from services.hostmgr import external_adoption
 from services.hostmgr.kubernetes.external.gate import gates_of
+from services.hostmgr.kubernetes.suspend.kinds_file import read_kinds
 from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS, OwnerKind, is_suspended, reference_path
-from tests.kubernetes.client import MERGE, Json
+from tests.kubernetes.client import MERGE, Client, Json
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.external_world import ExternalWorld, wait
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES
-from tests.kubernetes.owners import running_owners
-from tests.unit.owner_examples import SIZES, example, kind_named, runtime
+from tests.kubernetes.owner_controller import OwnerController
+from tests.kubernetes.owners import apply_schema, running_owners
+from tests.unit.owner_examples import SIZES, example, example_of_the_page, kind_named, pod_template, runtime
 
 pytestmark = REAL_KUBERNETES
 LABELS = {"for": "owners"}
@@ -35,9 +38,14 @@ def plane() -> Iterator[ControlPlane]:
         running_owners(scheduler=True) as plane,
         FakeKubelets(plane.login, nodes, labels=LABELS, allocatable=ROOM),
     ):
-        done = CliRunner().invoke(gate, ["install", "--kubeconfig", str(plane.kubeconfig)])
-        assert 0 == done.exit_code, (done.output, done.exception)
+        run(plane, "install")
         yield plane
+
+
+def run(plane: ControlPlane, *arguments: str, status: int = 0) -> str:
+    done = CliRunner().invoke(gate, [*arguments, "--kubeconfig", str(plane.kubeconfig)])
+    assert status == done.exit_code, (done.output, done.exception)
+    return f"{done.output}{done.exception or ''}"
 
 
 @pytest.fixture
@@ -60,13 +68,16 @@ def test_each_kind_is_held_and_admitted_whole(world: ExternalWorld, kind: OwnerK
     if kind == TRAIN_JOB:
         path = reference_path(kind, example(kind))
         assert world.client.ask("POST", path.rpartition("/")[0], runtime()).status in (201, 409)
+    is_held_and_admitted_whole(world, kind, example(kind), sum(SIZES[kind.kind, kind.version].values()))
+
+
+def is_held_and_admitted_whole(world: ExternalWorld, kind: OwnerKind, body: Json, count: int) -> None:
     owners = f"/apis/{kind.api_version}/namespaces/{world.namespace}/{kind.plural}"
-    body = example(kind)
     body["metadata"]["namespace"] = world.namespace
     ahead = f"{owners}?dryRun=All"
     wait(lambda: is_suspended(kind, world.client.ask("POST", ahead, body).json()), "the label of the namespace to act")
     made = world.create(owners, body)
-    job_id, count = JobId(made["metadata"]["uid"]), sum(SIZES[kind.kind, kind.version].values())
+    job_id = JobId(made["metadata"]["uid"])
     running = [PodState.RUNNING] * count
 
     def look() -> Json:
@@ -88,3 +99,38 @@ def test_each_kind_is_held_and_admitted_whole(world: ExternalWorld, kind: OwnerK
     world.until(lambda: world.states(job_id) == running and len(uids()) == count, "all to run again")
     world.client.ask("DELETE", f"{owners}/one?propagationPolicy=Background")
     wait(lambda: world.client.ask("GET", f"{owners}/one").status == 404, "the end of the owner")
+
+
+def test_a_kind_of_a_file_is_held_admitted_and_resumed(
+    plane: ControlPlane, world: ExternalWorld, tmp_path: Path
+) -> None:
+    """The example of the documentation: policies and host manager have its kind, and it is resumed by the removal,
+    which begins only when the file is named."""
+    path = tmp_path / "kinds.yaml"
+    path.write_text(example_of_the_page(), encoding="utf-8")
+    kind = read_kinds(str(path))[-1]
+    roles = {
+        "Master": {"replicas": 1, "template": pod_template()},
+        "Worker": {"replicas": 2, "template": pod_template()},
+    }
+    meta = {"name": "one", "namespace": world.namespace}
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": {"xgbReplicaSpecs": roles}}
+    file = ("--owner-kinds", str(path))
+    with Client(plane.login) as client:
+        apply_schema(client, kind)
+    with Client(plane.login) as client, OwnerController(plane.login, [kind]):
+        run(plane, "install", *file)
+        assert "pods wait" in run(plane, "check", *file)
+        world.step_down()
+        world.settings = replace(world.settings, owner_kinds=str(path))
+        world.lead()
+        is_held_and_admitted_whole(world, kind, body, 3)
+
+        owners = f"/apis/{kind.api_version}/namespaces/{world.namespace}/{kind.plural}"
+        assert is_suspended(kind, world.create(owners, body))
+        for command in ("install", "check", "uninstall"):
+            assert "name the file of its kinds with --owner-kinds" in run(plane, command, status=1)
+        assert is_suspended(kind, client.ask("GET", f"{owners}/one").json())
+        run(plane, "uninstall", *file)
+        assert not is_suspended(kind, client.ask("GET", f"{owners}/one").json())
+        client.ask("DELETE", f"{owners}/one?propagationPolicy=Background")

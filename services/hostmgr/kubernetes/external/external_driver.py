@@ -22,6 +22,7 @@ from services.hostmgr.kubernetes.nodes.node_line import Demand
 from services.hostmgr.kubernetes.pods.launches import SCHEDULER_NAME, demand_of
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.hostmgr.kubernetes.suspend.held_owners import HeldOwners, PodsOfHeld
+from services.hostmgr.kubernetes.suspend.kinds_file import read_kinds
 
 EXTERNAL_PODS = (
     f"/api/v1/pods?fieldSelector=spec.schedulerName%3D{SCHEDULER_NAME}&labelSelector=%21peloton.io%2Fcluster"
@@ -40,7 +41,7 @@ class ExternalPodsDriver(KubernetesDriver):
     ) -> None:
         super().__init__(settings, refusal)
         gone = self.view.external_pod_gone
-        self._owners = HeldOwners(self.api, self.view.stand_in_placed)
+        self._owners = HeldOwners(self.api, self.view.stand_in_placed, read_kinds(settings.owner_kinds))
         self.external = ExternalPods(
             self.api,
             settings.cluster,

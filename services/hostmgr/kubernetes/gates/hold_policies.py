@@ -27,6 +27,8 @@ from services.hostmgr.kubernetes.pods.launches import BY_GATE, BY_OWNER, BY_SUSP
 from services.hostmgr.kubernetes.suspend.held_owner import ADMISSIONS, ADMITTED_AS, PAUSED
 from services.hostmgr.kubernetes.suspend.owner_kinds import OwnerKind, holdable_cel
 
+HOLD = "peloton-hold-"
+"""Prefix of the names of these policies."""
 _IS_CONTROLLER = "has(o.controller) && o.controller"
 _IS_CRON_JOB = "o.kind == 'CronJob' && o.apiVersion.startsWith('batch/')"
 
@@ -58,7 +60,7 @@ def _groups(options: Options) -> Iterator[tuple[str, list[OwnerKind]]]:
     for kind in options.owners:
         groups.setdefault((_is_job(kind), kind.suspend_path), []).append(kind)
     for (is_job, path), kinds in groups.items():
-        yield f"peloton-hold-{'jobs' if is_job else path.replace('.', '-').lower()}", kinds
+        yield f"{HOLD}{'jobs' if is_job else path.replace('.', '-').lower()}", kinds
 
 
 def _is_job(kind: OwnerKind) -> bool:

@@ -9,21 +9,31 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http import HTTPStatus
+from itertools import product
 
 import orjson
 
 from peloton.errors import InvalidArgument
 from services.hostmgr.kubernetes.apiserver.lists import pages
-from services.hostmgr.kubernetes.apiserver.wire import STRATEGIC_PATCH, Answer, ApiServer, Json, Request, fault_of
+from services.hostmgr.kubernetes.apiserver.wire import (
+    STRATEGIC_PATCH,
+    Answer,
+    ApiServer,
+    Json,
+    Refused,
+    Request,
+    fault_of,
+)
 from services.hostmgr.kubernetes.external.gate import GATE, gates_of
-from services.hostmgr.kubernetes.gates.building import FAIL, Options
-from services.hostmgr.kubernetes.gates.hold_policies import make_hold_bindings, make_hold_policies
+from services.hostmgr.kubernetes.gates.building import API, FAIL, Options
+from services.hostmgr.kubernetes.gates.hold_policies import HOLD, make_hold_bindings, make_hold_policies
 from services.hostmgr.kubernetes.gates.policies import (
     list_names,
     make_bindings,
     make_policies,
     path_of,
 )
+from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS, OwnerKind
 from services.hostmgr.kubernetes.suspend.uninstallation import resume_held
 
 APPLY = "application/apply-patch+yaml"
@@ -35,7 +45,8 @@ PODS_PER_PAGE = 500
 UNGATE_ROUNDS_MAX = 1_000
 """Limit of lists of waiting pods: each round ungates all pods that it finds."""
 WAITING = "/api/v1/pods?fieldSelector=status.phase%3DPending%2Cspec.nodeName%3D"
-TRIAL_POOL = "trial"
+TRIAL, TRIAL_POOL = "-trial-", "trial"
+INSTALLED = f"/apis/{API}/mutatingadmissionpolicies?labelSelector=app.kubernetes.io%2Fmanaged-by%3Dpeloton"
 
 
 class NotProved(Exception):
@@ -47,18 +58,50 @@ def install(
     failure_policy: str = FAIL,
     say: Callable[[str], None] = lambda text: None,
     suspends_owners: bool = True,
+    kinds: Sequence[OwnerKind] = KINDS,
 ) -> None:
-    """Prove the policies in a namespace of their own, and install or update them. Unless it ``suspends_owners``, all
-    pods are gated instead. Raises NotProved, InvalidArgument for an apiserver without such policies, and OSError."""
-    options = _with_owners(Options(failure_policy), suspends_owners)
+    """Prove the policies in a namespace of their own, and install or update them. Unless it ``suspends_owners``, which
+    are those of these kinds, all pods are gated instead. Raises NotProved, InvalidArgument for an apiserver without
+    such policies, or for installed ones of further kinds, and OSError."""
+    held = Options(failure_policy, owners=(*kinds,))
+    _check_kinds(api, held)
+    options = _with_owners(held, suspends_owners)
     prove(api, options)
     say("the policies are proved by dry runs in a namespace of their own")
     for made in (*make_policies(options), *make_bindings(options)):
         _apply(api, made)
         say(f"applied {list_names([made])}")
     if not suspends_owners:
-        _delete(api, [*reversed(make_hold_bindings(Options())), *reversed(make_hold_policies(Options()))], say)
+        _delete(api, [*reversed(make_hold_bindings(held)), *reversed(make_hold_policies(held))], say)
     time.sleep(ACTS_S)
+
+
+def _check_kinds(api: ApiServer, options: Options) -> None:
+    """Raise InvalidArgument if installed policies hold kinds that these options do not have: they would stay, or their
+    owners would wait for ever."""
+    known = {(kind.group, kind.version, kind.plural) for kind in options.owners}
+    for name, rules in _list_holds(api):
+        for rule in rules:
+            for one in product(rule["apiGroups"], rule["apiVersions"], rule["resources"]):
+                if one not in known:
+                    group, version, plural = one
+                    raise InvalidArgument(
+                        f"the installed policy {name} holds {plural} of {group}/{version}, which is no known kind: "
+                        "name the file of its kinds with --owner-kinds"
+                    )
+
+
+def _list_holds(api: ApiServer) -> Iterator[tuple[str, list[Json]]]:
+    """Yield the names and rules of installed policies that hold owners."""
+    try:
+        for _, found in pages(api, INSTALLED, 0):
+            for one in found:
+                name = one["metadata"]["name"]
+                if name.startswith(HOLD) and TRIAL not in name:
+                    yield name, one["spec"]["matchConstraints"]["resourceRules"]
+    except Refused as error:
+        if error.answer.status != HTTPStatus.NOT_FOUND:  # an apiserver without such policies, which install names
+            raise
 
 
 def _with_owners(options: Options, suspends_owners: bool) -> Options:
@@ -111,7 +154,7 @@ def _why_not_held(api: ApiServer, namespace: str, owners: Sequence[Json], is_to_
 @contextmanager
 def _trial(api: ApiServer, installed: Options) -> Iterator[tuple[str, Options]]:
     """Make a namespace with a pool, and policies that concern it alone."""
-    options = replace(installed, suffix=f"-trial-{secrets.token_hex(4)}")
+    options = replace(installed, suffix=f"{TRIAL}{secrets.token_hex(4)}")
     name = f"peloton{options.suffix}"
     made = [*make_policies(options), *make_bindings(options)]
     labels = {options.pool: TRIAL_POOL}
@@ -169,12 +212,14 @@ def _apply(api: ApiServer, made: Json) -> None:
         raise OSError(f"{list_names([made])}: {answer.message}")
 
 
-def check(api: ApiServer) -> tuple[list[str], int]:
+def check(api: ApiServer, kinds: Sequence[OwnerKind] = KINDS) -> tuple[list[str], int]:
     """Return what is missing or differs from this release, and the number of pods that wait with the gate. Raises
-    OSError."""
+    InvalidArgument for installed policies of further kinds, and OSError."""
     faults = []
-    holds = any(api.ask(Request("GET", path_of(made))).is_ok for made in make_hold_policies(Options()))
-    options = _with_owners(Options(), holds)
+    held = Options(owners=(*kinds,))
+    _check_kinds(api, held)
+    holds = any(api.ask(Request("GET", path_of(made))).is_ok for made in make_hold_policies(held))
+    options = _with_owners(held, holds)
     for made in (*make_policies(options), *make_bindings(options)):
         answer = api.ask(Request("GET", path_of(made)))
         if answer.status == HTTPStatus.NOT_FOUND:
@@ -211,12 +256,17 @@ def _covers(found: object, wanted: object) -> bool:
     return found == wanted
 
 
-def uninstall(api: ApiServer, say: Callable[[str], None] = lambda text: None) -> int:
+def uninstall(
+    api: ApiServer, say: Callable[[str], None] = lambda text: None, kinds: Sequence[OwnerKind] = KINDS
+) -> int:
     """Remove the policies, and then the gates of all waiting pods, and resume all owners that wait; return the number
-    of these. Raises OSError; it may be repeated."""
-    _delete(api, [*make_bindings(Options()), *reversed(make_policies(Options()))], say)
+    of these. Raises InvalidArgument, before any change, for installed policies of further kinds, and OSError; it may be
+    repeated."""
+    options = Options(owners=(*kinds,))
+    _check_kinds(api, options)
+    _delete(api, [*make_bindings(options), *reversed(make_policies(options))], say)
     time.sleep(ACTS_S)
-    total = resume_held(api)
+    total = resume_held(api, kinds)
     for _ in range(UNGATE_ROUNDS_MAX):
         count = sum(_ungate(api, page) for page in _waiting_pods(api))
         if not count:

@@ -37,7 +37,7 @@ from services.hostmgr.kubernetes.suspend.held_owner import (
     stand_ins_of,
     suspension_request,
 )
-from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS, OwnerKind, reference_path
+from services.hostmgr.kubernetes.suspend.owner_kinds import OwnerKind, reference_path
 
 log = logging.getLogger(__name__)
 
@@ -117,11 +117,11 @@ class HeldOwners:
         self,
         api: ApiServer,
         placed: Callable[[Json, Json], None],
-        kinds: Sequence[OwnerKind] = KINDS,
+        kinds: Sequence[OwnerKind],
     ) -> None:
         """``placed`` takes a stand-in, and the pod with a node that has its place."""
         self._api, self._placed = api, placed
-        self._missing = [*kinds]
+        self._kinds, self._missing = kinds, [*kinds]
         self._sink: Watched | None = None
         self._lock = threading.RLock()
         self._entries: dict[str, _Entry] = {}
@@ -268,7 +268,7 @@ class HeldOwners:
 
     def _find_root(self, owner: Owner) -> str:
         for _ in range(DEPTH_MAX):
-            kind = next((each for each in KINDS if _is_of(owner, each)), None)
+            kind = next((each for each in self._kinds if _is_of(owner, each)), None)
             if kind is None:
                 break
             path = f"{collection_of(kind, owner.namespace)}/{quote(owner.name, safe='')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -9,16 +10,16 @@ from services.hostmgr.kubernetes.apiserver.lists import pages
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Refused, fault_of
 from services.hostmgr.kubernetes.external.external_specs import POOL
 from services.hostmgr.kubernetes.suspend.held_owner import HeldOwner, Phase, collection_of, release_request
-from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS
+from services.hostmgr.kubernetes.suspend.owner_kinds import OwnerKind
 
 OWNERS_PER_PAGE = 500
 
 
-def resume_held(api: ApiServer) -> int:
-    """Resume all owners that Peloton holds, without those that their users have suspended; return their number. Raises
-    OSError; it may be repeated."""
+def resume_held(api: ApiServer, kinds: Iterable[OwnerKind]) -> int:
+    """Resume all owners of these kinds that Peloton holds, without those that their users have suspended; return their
+    number. Raises OSError; it may be repeated."""
     total = 0
-    for kind in KINDS:
+    for kind in kinds:
         path = f"{collection_of(kind)}?labelSelector={quote(POOL, safe='')}"
         try:
             for _, objects in pages(api, path, OWNERS_PER_PAGE):
