@@ -14,8 +14,16 @@ from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from services.hostmgr import external_adoption
 from services.hostmgr.kubernetes.external.gate import gates_of
+from services.hostmgr.kubernetes.pods.launches import BY_SUSPEND, HELD
+from services.hostmgr.kubernetes.suspend.held_owner import ADMISSIONS
 from services.hostmgr.kubernetes.suspend.kinds_file import read_kinds
-from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS, OwnerKind, is_suspended, reference_path
+from services.hostmgr.kubernetes.suspend.owner_kinds import (
+    KINDS,
+    OwnerKind,
+    is_suspended,
+    reference_path,
+    suspend_patch,
+)
 from tests.kubernetes.client import MERGE, Client, Json
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.external_world import ExternalWorld, wait
@@ -99,6 +107,52 @@ def is_held_and_admitted_whole(world: ExternalWorld, kind: OwnerKind, body: Json
     world.until(lambda: world.states(job_id) == running and len(uids()) == count, "all to run again")
     world.client.ask("DELETE", f"{owners}/one?propagationPolicy=Background")
     wait(lambda: world.client.ask("GET", f"{owners}/one").status == 404, "the end of the owner")
+
+
+def test_an_owner_that_the_policies_have_missed_is_held_late(world: ExternalWorld) -> None:
+    """The owner is older than their view of its namespace, and runs: its pods are past the gate, as its operator
+    makes them. It is suspended, queued, and admitted whole; a Job's pods are gated."""
+    kind, job = kind_named("PyTorchJob", "v1"), kind_named("Job", "v1")
+    place = f"/api/v1/namespaces/{world.namespace}"
+    made: dict[OwnerKind, Json] = {}
+
+    def label(pool: str | None) -> None:
+        change = {"metadata": {"labels": {"peloton.io/pool": pool}}}
+        assert 200 == world.client.ask("PATCH", place, change, MERGE).status
+
+    def path_of(kind: OwnerKind) -> str:
+        return f"/apis/{kind.api_version}/namespaces/{world.namespace}/{kind.plural}"
+
+    def is_held(kind: OwnerKind) -> bool:
+        body = example(kind, name="ahead")
+        body["metadata"]["namespace"] = world.namespace
+        marks = world.client.ask("POST", f"{path_of(kind)}?dryRun=All", body).json()["metadata"].get("annotations")
+        return HELD in (marks or {})
+
+    label(None)
+    wait(lambda: not is_held(kind) and not is_held(job), "the end of the label")
+    for each in (kind, job):
+        body = example(each)
+        body["metadata"]["namespace"] = world.namespace
+        body["spec"] |= suspend_patch(each, True)["spec"]
+        made[each] = world.create(path_of(each), body)
+    label("dev")
+    wait(lambda: is_held(kind) and is_held(job), "the label of the namespace to act")
+    for each in (kind, job):
+        reply = world.client.ask("PATCH", f"{path_of(each)}/one", suspend_patch(each, False), MERGE)
+        assert (200, False) == (reply.status, is_suspended(each, reply.json()))
+
+    def marks() -> Json:
+        found: Json = world.client.ask("GET", f"{path_of(kind)}/one").json()["metadata"].get("annotations") or {}
+        return found
+
+    ids = [JobId(made[each]["metadata"]["uid"]) for each in (kind, job)]
+    world.until(lambda: marks().get(HELD) == BY_SUSPEND, "its hold")
+    world.until(lambda: world.states(ids[0]) == [PodState.RUNNING] * 3, "all its pods to run")
+    world.until(lambda: world.states(ids[1]) == [PodState.RUNNING] * 2, "the pods of the Job to run")
+    assert "1" == marks()[ADMISSIONS]
+    world.until(lambda: {"PelotonSuspended", "PelotonAdmitted"} <= world.events("one"), "its events")
+    world.client.ask("DELETE", f"{path_of(kind)}/one?propagationPolicy=Background")
 
 
 def test_a_kind_of_a_file_is_held_admitted_and_resumed(

@@ -55,7 +55,6 @@ BY_OTHERS = {
     "dask": "PelotonCluster scale_down",
     "airflow": "PelotonOperator template_fields ui_color on_kill _process_workloads revoke_task "
     "try_adopt_task_instances",
-    "owners that are not held, for their tests": "unmet_need",
     "public API": "PLACING PLACED LAUNCHING",
 }
 """Names that are used where no name is written: by libraries, and by tests that read internals."""

@@ -37,6 +37,7 @@ from services.hostmgr.kubernetes.suspend.held_owner import (
     stand_ins_of,
     suspension_request,
 )
+from services.hostmgr.kubernetes.suspend.late_owners import LateOwner
 from services.hostmgr.kubernetes.suspend.owner_kinds import OwnerKind, reference_path
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ DEPTH_MAX = 4
 EVENTS_MAX, EVENTS_WAITING_MAX = 100, 10_000
 """Limits of events written in one call, and of unwritten ones; the oldest are dropped."""
 ADMITTED, SUSPENDED, REFUSED = "PelotonAdmitted", "PelotonSuspended", "PelotonRefused"
+NOT_HELD = "PelotonNotHeld"
 """Reasons of events and of the condition."""
 
 
@@ -127,6 +129,7 @@ class HeldOwners:
         self._entries: dict[str, _Entry] = {}
         self._pods: dict[str, dict[str, Json]] = {}  # uid of the owner -> its pods by uid
         self._roots: dict[str, str] = {}  # uid of a controller -> uid of the owner at the top
+        self._late: dict[str, LateOwner] = {}
         self._reflectors: list[Reflector] = []
         self._unlisted = {PODS}
         self._is_live = self._has_looked = False
@@ -263,10 +266,11 @@ class HeldOwners:
         if owner.uid not in self._roots:
             if len(self._roots) >= ROOTS_MAX:
                 self._roots.clear()
-            self._roots[owner.uid] = self._find_root(owner)
+            self._roots[owner.uid] = self._find_root(owner, pod)
         return self._roots[owner.uid]
 
-    def _find_root(self, owner: Owner) -> str:
+    def _find_root(self, owner: Owner, pod: Json) -> str:
+        """Return the uid of the owner at the top, and note it if the policies have not held it."""
         for _ in range(DEPTH_MAX):
             kind = next((each for each in self._kinds if _is_of(owner, each)), None)
             if kind is None:
@@ -276,7 +280,11 @@ class HeldOwners:
             if answer.may_pass:
                 raise OSError(f"{owner.title} cannot be read: {answer.message}")
             found = answer.json() if answer.is_ok else None
-            if found is None or HeldOwner(kind, found).is_held or (above := controller_of(found)) is None:
+            if found is None or found["metadata"]["uid"] != owner.uid or HeldOwner(kind, found).is_held:
+                break
+            if (above := controller_of(found)) is None:
+                if len(self._late) < ROOTS_MAX:
+                    self._late[owner.uid] = LateOwner(HeldOwner(kind, found), pod["metadata"]["labels"][POOL])
                 break
             owner = above
         return owner.uid
@@ -489,9 +497,30 @@ class HeldOwners:
         if outgrown:
             self._suspend(outgrown, "it has more pods than its pool has admitted, and is queued with them")
         _check(self._api.ask_all([return_request(owner) for owner in returning]))
+        self._hold_late()
         self._show_all(unfit)
         some = [self._unwritten.popleft() for _ in range(min(len(self._unwritten), EVENTS_MAX))]
         _check(self._api.ask_all(some))
+
+    def _hold_late(self) -> None:
+        """Hold the owners that the policies have missed, or say why they run. Raises OSError."""
+        with self._lock:
+            found, self._late = [*self._late.values()], {}
+        left = [(one.owner, why) for one in found if (why := one.why_left(time.time()))]
+        for owner, why in left:
+            self._write(owner, "Warning", NOT_HELD, why)
+        kept = {owner.uid for owner, _ in left}
+        holding = [one for one in found if one.owner.uid not in kept]
+        answers = self._api.ask_all([one.request for one in holding])
+        for one, answer in zip(holding, answers, strict=True):
+            if isinstance(answer, OSError) or answer.may_pass:
+                with self._lock:
+                    self._late[one.owner.uid] = one
+            elif answer.is_ok:
+                self._write(
+                    one.owner, "Normal", SUSPENDED, f"it was created before pool {one.pool} held it: it is queued"
+                )
+        _check(answers)
 
     def _is_rested(self, entry: _Entry, now_s: float) -> bool:
         is_quiet = entry.owner.phase is Phase.STOPS and entry.owner.is_quiet and not self._pods_left(entry)
