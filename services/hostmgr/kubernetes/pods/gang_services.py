@@ -135,11 +135,12 @@ class GangServices:
     def _delete_unused(self, now_s: float) -> None:
         self._used_s |= dict.fromkeys(self._in_use() & self._used_s.keys(), now_s)
         unused = [job_id for job_id, used_s in self._used_s.items() if now_s - used_s >= UNUSED_S][:CHANGES_MAX]
+        for job_id in unused:  # whatever the answers: the next list finds those that are still there
+            del self._used_s[job_id]
         answers = self._api.ask_all([Request("DELETE", f"{self._path}/{service_name(job_id)}") for job_id in unused])
         for job_id, answer in zip(unused, answers, strict=True):
             if why := fault_of(answer, HTTPStatus.NOT_FOUND):
-                raise OSError(f"Service {service_name(job_id)} was not deleted: {why}")
-            del self._used_s[job_id]
+                log.warning("Service %s was not deleted: %s", service_name(job_id), why)
 
     def _list(self) -> set[str]:
         """Return the jobs with a Service; none if they may not be listed."""

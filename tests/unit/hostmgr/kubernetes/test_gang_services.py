@@ -27,12 +27,12 @@ NAME = f"gang-{GANG}"
 
 
 class World:
-    """A store of Services by name, which refuses to create one if ``refuses`` is set; the jobs with live pods, and the
-    time."""
+    """A store of Services by name, which refuses to create one if ``refuses`` is set, and to delete the one that
+    ``keeps`` names; the jobs with live pods, and the time."""
 
     def __init__(self) -> None:
         self.services: dict[str, Any] = {}
-        self.refuses = False
+        self.refuses, self.keeps = False, ""
         self.live: set[str] = set()
         self.asked: list[str] = []
         self.now_s = 1_000.0
@@ -44,6 +44,8 @@ class World:
         if asked.method == "GET":
             page = {"metadata": {"resourceVersion": "1"}, "items": [*self.services.values()]}
             yield answer(403, status(403, "Forbidden")) if self.refuses else answer(200, page)
+        elif asked.method == "DELETE" and name == self.keeps:
+            yield answer(403, status(403, "Forbidden"))
         elif asked.method == "DELETE":
             yield answer(200, {}) if self.services.pop(name, None) else answer(404, status(404, "NotFound"))
         elif self.refuses:
@@ -169,3 +171,14 @@ def test_a_service_that_others_delete_comes_back(services: GangServices, world: 
     pass_time(services, world, LIST_S)
 
     assert [NAME] == list(world.services)
+
+
+def test_a_service_that_cannot_be_deleted_hides_no_other(services: GangServices, world: World) -> None:
+    """A gang whose Service was deleted in the same check gets a new one, and other chores go their way."""
+    services.make([launch(GANG), launch(PLAIN)])
+    world.keeps = NAME
+    pass_time(services, world, UNUSED_S)
+
+    services.make([launch(PLAIN)])
+
+    assert {NAME, f"gang-{PLAIN}"} == world.services.keys()
