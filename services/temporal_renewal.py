@@ -118,19 +118,22 @@ async def _follow(
     workers: Sequence[Worker],
     period_s: float,
 ) -> None:
-    failures = 0
+    failures, behind = 0, list[Worker]()  # workers that poll by an older connection
     with ticking("renewal of the connection to Temporal", period_s) as loop:
         while True:
             await asyncio.sleep(period_s)
             loop.tick()
             try:
                 config = await asyncio.to_thread(read)
-                if connection.uses(config):
+                if not connection.uses(config):
+                    await connection.renew(config)
+                    behind = [*workers]
+                elif not behind:
                     failures = 0
                     continue
-                await connection.renew(config)
-                for worker in workers:
-                    worker.client = client
+                while behind:
+                    behind[-1].client = client
+                    behind.pop()
             except (InvalidArgument, RuntimeError, ValueError, OSError) as error:
                 failures += 1
                 if failures == QUIET_FAILURES + 1:

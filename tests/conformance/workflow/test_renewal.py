@@ -6,15 +6,17 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
+from temporalio.worker import Worker
 
 from peloton.files import write_private_file
 from services.temporal_connection import connect, connect_config
@@ -125,6 +127,34 @@ async def test_broken_files_keep_the_connection(
             await wait_until(lambda: uses(client, read), "use of the new credentials")
 
     assert ("default", 1) == (found, len(_errors(caplog)))
+
+
+class SlowWorker:
+    """A worker that takes another client at the second attempt."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "client":
+            self.attempts += 1
+            if self.attempts == 1:
+                raise RuntimeError("the worker takes no client now")
+        super().__setattr__(name, value)
+
+
+async def test_a_worker_that_took_no_client_gets_it_later(temporal_address: str, credentials: Credentials) -> None:
+    """A worker does not poll by the old connection for ever after one failure, nor do those that follow it."""
+    server = credentials.old.issue_server("temporal", ["127.0.0.1"])
+    async with behind_tls(temporal_address, 0, server, credentials.both) as address:
+        read = credentials.reading(address)
+        client = await connect(read(), is_lazy=False)
+        workers = SlowWorker(), SlowWorker()
+        async with renewing(client, read, cast(Sequence[Worker], workers), PERIOD_S):
+            credentials.use(credentials.new)
+            await wait_until(lambda: all(hasattr(one, "client") for one in workers), "new clients of all workers")
+
+    assert [2, 2] == [one.attempts for one in workers]
 
 
 async def test_a_plain_connection_reads_no_files(temporal_address: str) -> None:
