@@ -177,7 +177,12 @@ class ExternalPodsDriver(KubernetesDriver):
 
     def run_periodic(self) -> None:
         super().run_periodic()
-        self._owners.run_periodic()
+        try:
+            self._owners.run_periodic()
+        finally:  # an owner whose change is refused stops no eviction
+            self._run_external()
+
+    def _run_external(self) -> None:
         self.external.evict_again()
         self.external.put_back_jobs.resume_due()
         now_s = time.monotonic()

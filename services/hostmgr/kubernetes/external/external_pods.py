@@ -473,8 +473,6 @@ class ExternalPods:
                 self._cache.kill_asked(run)
             known = [seen.pod for seen in self._pods.values() if not is_stand_in(seen.pod)]
         self._describe_evictions([run for run, _ in pods])
-        if self._owners is not None:
-            self._owners.suspend([pod for _, pod in pods if is_stand_in(pod)], "its pool takes its resources back")
         pods = [(run, pod) for run, pod in pods if not is_stand_in(pod)]
         jobs = jobs_to_suspend([pod for _, pod in pods], known)
         if jobs:
@@ -492,6 +490,8 @@ class ExternalPods:
                 others.append(answer)
         if any(run in self._hindered for run, _ in pods):
             self._changed()
+        if self._owners is not None:  # last: an owner that cannot be suspended does not stop the evictions
+            self._owners.suspend([pod for _, pod in there if is_stand_in(pod)], "its pool takes its resources back")
         _first_error(others)
 
     def _describe_evictions(self, runs: Sequence[str]) -> None:
@@ -525,8 +525,6 @@ class ExternalPods:
             for pod in known if returns.suspended else ():
                 if job_of(pod) in returns.suspended:
                     self._cache.kill_asked(run_of(pod))
-        if self._owners is not None and stand_ins:
-            self._owners.suspend(stand_ins, "no scheduler has bound its pods in time: it is queued again")
         for seen in staying:
             if not seen.is_overdue_shown:
                 bound_s = bounds_s[seen.pod["metadata"]["namespace"]]
@@ -539,6 +537,8 @@ class ExternalPods:
         if returns.evicted:
             log.info("%d admitted pods are put back: not scheduled in time", len(returns.evicted))
             self.evict([run_of(pod) for pod in returns.evicted])
+        if self._owners is not None and stand_ins:
+            self._owners.suspend(stand_ins, "no scheduler has bound its pods in time: it is queued again")
 
     def evict_again(self) -> None:
         """Repeat due evictions. Raises OSError."""

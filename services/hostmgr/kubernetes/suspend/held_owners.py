@@ -208,9 +208,9 @@ class HeldOwners:
         object["metadata"].pop("managedFields", None)
         owner = self._read(kind, object)
         with self._lock:
-            if is_deleted:
+            if is_deleted or not owner.is_held:
                 self._remove(owner.uid)
-            elif owner.is_held:
+            else:
                 self._put(owner)
 
     def _read(self, kind: OwnerKind, object: Json) -> HeldOwner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +18,7 @@ from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.external import external_pods
 from services.hostmgr.kubernetes.external.external_pods import ExternalPods
 from services.hostmgr.kubernetes.external.external_requests import RUN
+from services.hostmgr.kubernetes.external.owners_port import Owners
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, run_scripted, status
 
 UID = "0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -32,7 +33,9 @@ def a_pod(**meta: Any) -> Json:
 
 
 @contextmanager
-def pods_on(serve: Callable[[str, str], Iterator[bytes]]) -> Iterator[tuple[ExternalPods, list[str]]]:
+def pods_on(
+    serve: Callable[[str, str], Iterator[bytes]], owners: Owners | None = None
+) -> Iterator[tuple[ExternalPods, list[str]]]:
     """Serve one waiting pod, and record the requests as ``METHOD path``."""
     asked: list[str] = []
 
@@ -42,7 +45,9 @@ def pods_on(serve: Callable[[str, str], Iterator[bytes]]) -> Iterator[tuple[Exte
 
     with run_scripted(note) as server, api_of(server) as api:
         uids = {(JOB, 0): UID}
-        pods = ExternalPods(api, "k8s", lambda node: "", lambda reports: None, lambda keys: uids, lambda pod: None)
+        pods = ExternalPods(
+            *(api, "k8s", lambda node: "", lambda reports: None, lambda keys: uids, lambda pod: None), owners=owners
+        )
         pods.add_source().on_replace([a_pod()])
         yield pods, asked
 
@@ -270,6 +275,30 @@ def test_an_eviction_that_a_budget_forbids_is_repeated_while_the_pod_runs(monkey
         pods.evict_again()
         pods.evict([str(FIRST)])
         assert (["POST pods/web-1/eviction"] * 2, {}) == (asked, pods.blocked_evictions())
+
+
+class Stubborn:
+    """Owners that refuse to be suspended."""
+
+    def admit(self, launches: Sequence[tuple[PodId, Json, str]]) -> dict[PodId, str]:
+        raise AssertionError("nothing is admitted")
+
+    def suspend(self, stand_ins: Collection[Json], why: str) -> None:
+        raise OSError("admission webhook denied the request")
+
+    def show(self, conditions: Iterable[tuple[Json, PodCondition]]) -> None:
+        raise AssertionError("nothing is shown")
+
+
+def test_an_owner_that_cannot_be_suspended_does_not_stop_evictions() -> None:
+    """The other pods of one preemption are evicted, and the error is reported after that."""
+    with pods_on(accept, Stubborn()) as (pods, asked):
+        pods.sources[0].on_change("MODIFIED", ran("Running"))
+
+        with pytest.raises(OSError, match="webhook denied"):
+            pods.evict([str(FIRST)])
+
+    assert ["POST pods/web-1/eviction"] == asked
 
 
 def test_a_pod_that_went_unseen_is_not_to_be_evicted_any_more() -> None:
