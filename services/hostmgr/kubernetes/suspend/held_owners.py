@@ -130,7 +130,7 @@ class HeldOwners:
         self._pods: dict[str, dict[str, Json]] = {}  # uid of the owner -> its pods by uid
         self._roots: dict[str, str] = {}  # uid of a controller -> uid of the owner at the top
         self._late: dict[str, LateOwner] = {}
-        self._reflectors: list[Reflector] = []
+        self._watches: dict[OwnerKind, Reflector] = {}
         self._unlisted = {PODS}
         self._is_live = self._has_looked = False
         self._find_at_s = 0.0
@@ -141,7 +141,7 @@ class HeldOwners:
         self._sink = sink
 
     def stop(self) -> None:
-        for reflector in self._reflectors:
+        for reflector in [*self._watches.values()]:
             reflector.stop()
 
     # Watches.
@@ -166,9 +166,21 @@ class HeldOwners:
         for kind in found:
             path = f"{collection_of(kind)}?labelSelector={quote(POOL, safe='')}"
             reflector = Reflector(self._api, path, _OfKind(self, kind))
-            self._reflectors.append(reflector)
+            self._watches[kind] = reflector
             reflector.start()
         self._go_live()
+
+    def _drop_kinds(self) -> None:
+        """End the watches of kinds that the cluster has no longer: they would never list again, and hold up all
+        others."""
+        with self._lock:
+            lost = [kind for kind in self._watches if _source_of(kind) in self._unlisted]
+        answers = self._api.ask_all([Request("GET", f"{collection_of(kind)}?limit=1") for kind in lost])
+        for kind, answer in zip(lost, answers, strict=True):
+            if isinstance(answer, Answer) and answer.status == HTTPStatus.NOT_FOUND:
+                self._watches.pop(kind).stop()
+                self._missing.append(kind)
+                self.replace(kind, [])
 
     def lose(self, what: str, why: str) -> None:
         log.info("watch of held owners lost: %s", why)
@@ -484,8 +496,9 @@ class HeldOwners:
         """Look for kinds, return suspended owners whose pods are gone to the queue, suspend those that were scaled, and
         write events. Raises OSError."""
         now_s = time.monotonic()
-        if self._missing and now_s >= self._find_at_s:
+        if now_s >= self._find_at_s:
             self._find_kinds()
+            self._drop_kinds()
             self._find_at_s = now_s + FIND_S
         with self._lock:
             if not self._is_live:

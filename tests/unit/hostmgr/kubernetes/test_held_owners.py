@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDri
 from services.hostmgr.kubernetes.external.external_specs import POOL
 from services.hostmgr.kubernetes.pods.launches import BY_SUSPEND, HELD
 from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.suspend import held_owners
 from services.hostmgr.kubernetes.suspend.held_owners import HeldOwners
 from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, run_scripted, status, write_kubeconfig
+from tests.unit.hostmgr.mesos.sockets import TIMEOUT_S
 
 JOB = next(kind for kind in KINDS if kind.group == "batch")
 UID = "0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -61,6 +64,51 @@ def test_a_released_owner_leaves_the_queue() -> None:
         owners.change(JOB, a_job(), is_deleted=False)
 
     assert (2, set()) == (count, sink.there)
+
+
+def test_a_kind_that_is_removed_from_the_cluster_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of an operator's CRD ends the watch of its objects; Jobs wait on."""
+    monkeypatch.setattr(held_owners, "FIND_S", 0.0)
+    is_there = {"jobsets": True}
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        page = {"metadata": {"resourceVersion": "1"}, "items": []}
+        if "/jobs?" in asked.path or ("/jobsets?" in asked.path and is_there["jobsets"] and "watch=" not in asked.path):
+            yield answer(200, page)
+        else:
+            yield answer(404, status(404, "NotFound"))
+
+    with run_scripted(serve) as server, api_of(server) as api:
+        lives, losses = threading.Event(), threading.Event()
+        owners = HeldOwners(api, lambda stand_in, pod: None, [each for each in KINDS if each.plural == "jobsets"])
+        owners.pass_to(Turns(lives, losses))
+        owners.replace_pods([])
+        owners.run_periodic()
+        assert lives.wait(TIMEOUT_S)
+        is_there["jobsets"] = False
+        assert losses.wait(TIMEOUT_S)
+        lives.clear()
+        try:
+            owners.run_periodic()
+            assert lives.wait(TIMEOUT_S)
+        finally:
+            owners.stop()
+
+
+class Turns:
+    """A receiver that notes when all is listed, and when a watch is lost."""
+
+    def __init__(self, lives: threading.Event, losses: threading.Event) -> None:
+        self._lives, self._losses = lives, losses
+
+    def on_replace(self, objects: Sequence[Json]) -> None:
+        self._lives.set()
+
+    def on_change(self, kind: str, object: Json) -> None:
+        raise AssertionError(kind)
+
+    def on_lost(self, why: str) -> None:
+        self._losses.set()
 
 
 def test_an_owner_whose_change_is_refused_stops_no_eviction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
