@@ -210,7 +210,9 @@ class ExternalWorld:
         if progress.admit_count:
             queueable = self.storage.admission.queueable(job_id, 1_000)
             self.storage.admission.mark_pending(job_id, queueable, 1)
-            self.storage.admission.mark_ready([(job_id, 0, job.instance_count)])
+            now = self.storage.jobs.get(job_id)  # it may have grown since this turn began
+            assert now is not None
+            self.storage.admission.mark_ready([(job_id, 0, now.instance_count)])
         elif not progress.ready_count and not progress.gang_run:
             return
         gang = self.storage.pods.ready_gang(job_id)
@@ -228,6 +230,9 @@ class ExternalWorld:
             if batch.placements:
                 self.core.launch(job_id, batch.lease_id, batch.placements)
             else:
+                self.trouble = (
+                    f"{job.name}: {sum(wanted.values())} pods fit on none of {len(lease.hosts)} hosts: {lease}"
+                )
                 self.core.release(lease.lease_id)
 
     def until(self, condition: Callable[..., T | None], what: str) -> T:

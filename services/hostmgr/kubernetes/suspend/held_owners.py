@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote
@@ -147,16 +148,17 @@ class HeldOwners:
     # Watches.
 
     def _find_kinds(self) -> None:
-        """Watch the kinds that the cluster has by now, and that Peloton may list. Raises OSError."""
+        """Watch the kinds that the cluster has by now, and that Peloton may list. Raises OSError if the apiserver
+        does not answer; a kind that it cannot serve is left for the next time."""
         asked = [Request("GET", f"{collection_of(kind)}?limit=1") for kind in self._missing]
         found = []
         for kind, answer in zip(self._missing, self._api.ask_all(asked), strict=True):
             if isinstance(answer, OSError):
                 raise answer
-            if answer.may_pass:
-                raise OSError(answer.message)
             if answer.is_ok:
                 found.append(kind)
+            elif answer.may_pass:
+                log.warning("owners of kind %s are not held: %s", kind.kind, answer.message)
             elif answer.status == HTTPStatus.FORBIDDEN:
                 log.debug("owners of kind %s are not held: %s", kind.kind, answer.message)
         self._missing = [kind for kind in self._missing if kind not in found]
@@ -507,11 +509,15 @@ class HeldOwners:
             returning = [entry.owner for entry in entries if self._is_rested(entry, now_s)]
             unfit = {one.owner.uid: why for one in entries if (why := _why_unfit(one.owner)) is not None}
             outgrown = [one.owner for one in entries if one.owner.phase is Phase.RUNS and one.owner.has_outgrown]
-        if outgrown:
-            self._suspend(outgrown, "it has more pods than its pool has admitted, and is queued with them")
-        _check(self._api.ask_all([return_request(owner) for owner in returning]))
-        self._hold_late()
-        self._show_all(unfit)
+        with ExitStack() as stack:  # a step that is refused stops no other
+            stack.callback(self._write_events)
+            stack.callback(self._show_all, unfit)
+            stack.callback(self._hold_late)
+            if outgrown:
+                self._suspend(outgrown, "it has more pods than its pool has admitted, and is queued with them")
+            _check(self._api.ask_all([return_request(owner) for owner in returning]))
+
+    def _write_events(self) -> None:
         some = [self._unwritten.popleft() for _ in range(min(len(self._unwritten), EVENTS_MAX))]
         _check(self._api.ask_all(some))
 

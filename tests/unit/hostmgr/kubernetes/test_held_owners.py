@@ -120,10 +120,10 @@ def test_an_owner_whose_change_is_refused_stops_no_eviction(tmp_path: Path, monk
     monkeypatch.setattr(KubernetesDriver, "run_periodic", lambda self: None)
     monkeypatch.setattr(HeldOwners, "run_periodic", refuse)
     kubeconfig = write_kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"})
-    driver = ExternalPodsDriver(KubernetesSettings(str(kubeconfig)), lambda instances: {})
+    driver = ExternalPodsDriver(KubernetesSettings(str(kubeconfig)), lambda instances: {}, lambda runs: {})
     chores: list[str] = []
     monkeypatch.setattr(driver.external, "evict_again", lambda: chores.append("evictions"))
-    monkeypatch.setattr(driver.external, "resume_jobs", lambda: chores.append("Jobs"))
+    monkeypatch.setattr(driver.external.put_back_jobs, "resume_due", lambda: chores.append("Jobs"))
 
     with pytest.raises(OSError, match="webhook denied"):
         driver.run_periodic()
