@@ -16,12 +16,12 @@ from services.hostmgr import external_adoption
 from services.hostmgr.kubernetes.external.external_requests import RUN
 from services.hostmgr.kubernetes.external.gate import GATE, gates_of
 from services.hostmgr.kubernetes.gates import policies
-from services.hostmgr.kubernetes.pods.launches import BY_GATE, HELD
+from services.hostmgr.kubernetes.pods.launches import BY_GATE, BY_SUSPEND, HELD
 from services.hostmgr.kubernetes.suspend.held_owner import ADMITTED_AS, PAUSED
 from tests.kubernetes.client import MERGE, STRATEGIC, Client, Json, Reply, login_of
 from tests.kubernetes.control_plane import USER, ControlPlane
 from tests.kubernetes.deployment import GATE as GATE_FILE
-from tests.kubernetes.deployment import documents, login_of_host_manager, must_apply
+from tests.kubernetes.deployment import documents, login_of_host_manager, must_apply, token_of
 from tests.kubernetes.external_world import ExternalWorld, wait
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
@@ -169,6 +169,45 @@ def test_a_held_job_stays_suspended_whatever_its_user_applies(admin: Client, edi
     forged = [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "x", "uid": "x", "controller": True}]
     child = editor.ask("POST", jobs, {"metadata": {"name": "child", "ownerReferences": forged}, "spec": body["spec"]})
     assert BY_GATE == child.json()["spec"]["template"]["metadata"]["annotations"][HELD]
+
+
+def test_a_pod_with_a_forged_controller_does_not_pass(admin: Client) -> None:
+    """Kubernetes' role `edit` allows a user to create pods and Jobs that claim to be of any owner, and to copy marks
+    of those that are held. Such pods are gated, whatever they claim, and so are executors of a driver."""
+    namespace = a_namespace(admin)
+    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    account = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
+    edit = "system:aggregate-to-edit"  # the rules that are added up to `edit`
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": edit}
+    binding = {"metadata": {"name": f"edit-{namespace}"}, "roleRef": role, "subjects": [account]}
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    assert admin.ask("POST", f"{group}/clusterrolebindings", binding).status == 201
+    user = {"metadata": {"name": "default"}}
+    assert admin.ask("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", user).status == 201
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}}
+    with Client(admin.login.with_token(token_of(admin, namespace, "default"))) as client:
+        body: Json = {"metadata": {"name": "train"}, "spec": {"template": template}}
+        wait(lambda: client.ask("POST", f"{jobs}?dryRun=All", body).status == 201, "the role")
+        made = client.ask("POST", jobs, body).json()
+        assert 200 == admin.ask("PATCH", f"{jobs}/train", {"spec": {"suspend": False}}, MERGE).status
+        [real] = wait(lambda: admin.ask("GET", f"/api/v1/namespaces/{namespace}/pods").json()["items"], "its pod")
+        assert not gates_of(real)
+
+        claims = [
+            ("batch/v1", "Job", "train", made["metadata"]["uid"]),
+            ("jobset.x-k8s.io/v1alpha2", "JobSet", "x", "x"),
+            ("kubeflow.org/v1", "PyTorchJob", "x", "x"),
+            ("v1", "Pod", real["metadata"]["name"], real["metadata"]["uid"]),
+        ]
+        for number, (api, kind, name, uid) in enumerate(claims):
+            owner = {"apiVersion": api, "kind": kind, "name": name, "uid": uid, "controller": True}
+            marks = {"ownerReferences": [owner], "annotations": {HELD: BY_SUSPEND}}
+            assert (True, "team") == gate_and_pool(create(client, namespace, f"forged-{number}", marks)), kind
+        forged = {**owner, "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+        marked = {**template, "metadata": {"annotations": {HELD: BY_SUSPEND}}}
+        child = {"metadata": {"name": "child", "ownerReferences": [forged]}, "spec": {"template": marked}}
+        found = client.ask("POST", jobs, child).json()
+        assert BY_GATE == found["spec"]["template"]["metadata"]["annotations"][HELD]
 
 
 def test_the_right_to_pass_is_that_of_rbac(admin: Client, editor: Client) -> None:
