@@ -35,16 +35,17 @@ async def announcing(roles: Sequence[str], settings: Settings, transport: Transp
         version=read_version(),
         settings=collect_settings(roles, settings, None),
     )
-    async with transport.open_async(target(settings.api), CHANNEL_OPTIONS) as channel:
-        task = asyncio.create_task(_announce(channel, report), name="report of the process")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            report.is_ending = True
-            with suppress(grpc.aio.AioRpcError):
-                await ProcessesStub(channel).Announce(report, timeout=LEAVE_S)
+    channel = transport.open_async(target(settings.api), CHANNEL_OPTIONS)
+    task = asyncio.create_task(_announce(channel, report), name="report of the process")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        report.is_ending = True
+        with suppress(grpc.aio.AioRpcError):
+            await ProcessesStub(channel).Announce(report, timeout=LEAVE_S)
+        await channel.close()
 
 
 async def _announce(channel: grpc.aio.Channel, report: pb.AnnounceRequest) -> None:

@@ -468,24 +468,29 @@ class HeldOwners:
         self._show_all({owner_of_stand_in(one): condition for one, condition in conditions})
 
     def _show_all(self, told: Mapping[str, PodCondition]) -> None:
-        sent: list[tuple[_Entry, HeldOwner, PodCondition]] = []
+        sent: list[tuple[_Entry, HeldOwner, PodCondition, str]] = []
         with self._lock:
             for uid, condition in told.items():
                 entry = self._entries.get(uid)
                 if entry is None or entry.said == (condition.reason, condition.message):
                     continue
-                if read_condition(entry.owner) != (condition.reason, condition.message):
-                    sent.append((entry, entry.owner, condition))
+                shown = read_condition(entry.owner)
+                if shown != (condition.reason, condition.message):
+                    sent.append((entry, entry.owner, condition, shown[0] or entry.said[0]))
                 entry.said = condition.reason, condition.message
-        requests = [condition_request(owner, c.reason, c.message) for _, owner, c in sent]
-        answers = self._api.ask_all(requests)
-        for (entry, owner, condition), answer in zip(sent, answers, strict=True):
+        answers = self._api.ask_all([condition_request(owner, c.reason, c.message) for _, owner, c, _ in sent])
+        failed: list[Answer | OSError] = []
+        for (entry, owner, condition, before), answer in zip(sent, answers, strict=True):
             if isinstance(answer, OSError) or answer.status == HTTPStatus.CONFLICT or answer.may_pass:
                 entry.said = ("", "")
-            elif read_condition(owner)[0] != condition.reason:
+                failed.append(answer)
+                continue
+            if not answer.is_ok:  # some kinds have no such status while they wait: the event says it
+                log.debug("%s: its condition is not written: %s", owner.title, answer.message)
+            if before != condition.reason:
                 kind = "Normal" if condition.is_expected else "Warning"
                 self._write(owner, kind, condition.reason, condition.message)
-        _check(answers)
+        _check(failed)
 
     def _write(self, owner: HeldOwner, kind: str, reason: str, message: str) -> None:
         """Note an event, which is written later."""

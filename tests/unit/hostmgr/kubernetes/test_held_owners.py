@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from services.hostmgr.external_port import PodCondition
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.driver import KubernetesDriver
 from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
@@ -42,7 +43,8 @@ class Sink:
 
 
 def a_job(**annotations: str) -> Json:
-    meta = {"name": "train", "namespace": "team", "uid": UID, "labels": {POOL: "eng"}, "annotations": annotations}
+    meta: Json = {"name": "train", "namespace": "team", "uid": UID, "resourceVersion": "1"}
+    meta |= {"labels": {POOL: "eng"}, "annotations": annotations}
     pod = {"spec": {"containers": [{"name": "main", "image": "busybox"}]}}
     return {"metadata": meta, "spec": {"suspend": True, "parallelism": 2, "completions": 2, "template": pod}}
 
@@ -129,3 +131,32 @@ def test_an_owner_whose_change_is_refused_stops_no_eviction(tmp_path: Path, monk
         driver.run_periodic()
 
     assert ["evictions", "Jobs"] == chores
+
+
+def test_a_refused_condition_is_an_event_and_no_failure() -> None:
+    """A kind may reject a status of its waiting objects: the reason is shown once, by the event."""
+    asked: list[str] = []
+
+    def serve(request: Asked) -> Iterator[bytes]:
+        asked.append(f"{request.method} {request.path.rpartition('/')[2]}")
+        if request.path.endswith("/status"):
+            yield answer(422, status(422, "Invalid", "status.driverInfo: Required value"))
+        elif request.path.endswith("/events"):
+            yield answer(201, {})
+        else:
+            yield answer(404, status(404, "NotFound"))
+
+    with run_scripted(serve) as server, api_of(server) as api:
+        owners, stand_ins = HeldOwners(api, lambda stand_in, pod: None, KINDS), dict[str, Json]()
+        sink = Sink()
+        sink.on_change = lambda kind, object: stand_ins.update({object["metadata"]["uid"]: object})  # type: ignore[method-assign]
+        owners.pass_to(sink)
+        owners.run_periodic()
+        owners.replace_pods([])
+        owners.change(JOB, a_job(**{HELD: BY_SUSPEND}), is_deleted=False)
+        one = next(iter(stand_ins.values()))
+        for number in range(3):
+            owners.show([(one, PodCondition(one["metadata"]["uid"], "PelotonQueued", f"{number} jobs are before it"))])
+        owners.run_periodic()
+
+    assert (3, 1) == (asked.count("PATCH status"), asked.count("POST events"))
