@@ -203,7 +203,8 @@ class HeldOwners:
                 return
             self._is_live = True
             for entry in self._entries.values():
-                self._place_all(entry)
+                if entry.stand_ins or entry.owner.phase is not Phase.ENDED:
+                    self._renew(entry)
             self._receiver.on_replace([one for entry in self._entries.values() for one in entry.stand_ins])
 
     def replace(self, kind: OwnerKind, objects: Sequence[Json]) -> None:
@@ -249,7 +250,7 @@ class HeldOwners:
             if self._is_live:
                 for uid in before.keys() | by_owner.keys():
                     if (entry := self._entries.get(uid)) is not None:
-                        self._show(entry, stand_ins_of(entry.owner))
+                        self._show(entry)
         self._go_live()
 
     def change_pod(self, pod: Json, is_deleted: bool) -> None:
@@ -314,22 +315,32 @@ class HeldOwners:
         if not self._is_live:
             return
         if before is None or _outline(before) != _outline(owner):
-            self._show(entry, stand_ins_of(owner))
+            self._show(entry)
 
-    def _show(self, entry: _Entry, stand_ins: list[Json]) -> None:
-        """Replace the stand-ins of an owner by these."""
-        before = {one["metadata"]["uid"]: one for one in entry.stand_ins}
-        there = {one["metadata"]["uid"] for one in stand_ins}
-        entry.stand_ins, entry.quiet_since_s = stand_ins, 0.0
-        if not there & before.keys():
-            entry.places = {}
-        self._keep_starts(entry, before)
-        self._place_all(entry)
+    def _show(self, entry: _Entry) -> None:
+        """Replace the stand-ins of an owner by those that it has now."""
+        before = self._renew(entry)
+        there = {one["metadata"]["uid"] for one in entry.stand_ins}
         for uid, one in before.items():
             if uid not in there:
                 self._receiver.on_change("DELETED", one)
         for one in entry.stand_ins:
             self._receiver.on_change("MODIFIED", one)
+
+    def _renew(self, entry: _Entry) -> dict[str, Json]:
+        """Make the stand-ins that the owner has now, with what their pods have shown; return the earlier ones by
+        uid."""
+        before = {one["metadata"]["uid"]: one for one in entry.stand_ins}
+        entry.stand_ins, entry.quiet_since_s = stand_ins_of(entry.owner), 0.0
+        if not before.keys() & {one["metadata"]["uid"] for one in entry.stand_ins}:
+            entry.places = {}
+        self._keep_starts(entry, before)
+        pods = self._pods.get(entry.owner.uid, {})
+        count = len(entry.stand_ins)
+        entry.places = {uid: place for uid, place in entry.places.items() if uid in pods and place < count}
+        for pod in sorted(pods.values(), key=is_over):
+            self._place(entry, pod)
+        return before
 
     @staticmethod
     def _keep_starts(entry: _Entry, before: dict[str, Json]) -> None:
@@ -340,14 +351,6 @@ class HeldOwners:
                 one["spec"] = {**one["spec"], "nodeName": old["spec"]["nodeName"]}
             if old is not None and old["status"] == _RUNNING and one["status"] == _PENDING:
                 entry.stand_ins[number] = {**one, "status": _RUNNING}
-
-    def _place_all(self, entry: _Entry) -> None:
-        if not entry.stand_ins and entry.owner.phase is not Phase.ENDED:
-            entry.stand_ins = stand_ins_of(entry.owner)
-        pods = self._pods.get(entry.owner.uid, {})
-        entry.places = {uid: place for uid, place in entry.places.items() if uid in pods}
-        for pod in sorted(pods.values(), key=is_over):
-            self._place(entry, pod)
 
     def _place(self, entry: _Entry, pod: Json) -> int | None:
         """Give the pod a place, and let its stand-in show what has become of it. Return the place if that changes."""
