@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from peloton.access.caller import Caller, CallerKind, Role
 from peloton.access.quota import ACTIVE_PODS, ANYONE, QUOTAS, ROLE, SUBMISSIONS, Limit, Rules, find_limit, list_roles
 from peloton.access.rows import check_keys, texts_of
+from peloton.files import ReloadedFiles
 from peloton.model.text import quote
 from services.access.bindings import check_subject, subjects_of
 from services.access.files import read_parsed_file
@@ -67,12 +68,9 @@ def _check_subject(subject: str, where: str) -> None:
         raise ValueError(f"{where}: subject {quote(subject)}: want {ROLE} and one of {', '.join(Role)}")
 
 
-class QuotasFile:
-    def __init__(self, path: str) -> None:
-        self._file = read_parsed_file(path, "file of quotas", parse_quotas)
-
-    def get(self) -> Rules:
-        return self._file.get()
+def read_quotas_file(path: str) -> ReloadedFiles[Rules]:
+    """Return the rules of a file, which follow it. Raises InvalidSettings."""
+    return read_parsed_file(path, "file of quotas", parse_quotas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class Quotas:
 
     submissions_per_minute: int = 0
     active_pods: int = 0
-    file: QuotasFile | None = None
+    file: ReloadedFiles[Rules] | None = None
 
     def has(self, quota: str) -> bool:
         """Report whether a user may have a limit."""

@@ -99,9 +99,9 @@ def host_managers_of(shared: Shared) -> HostManagers:
 
 
 def quotas_of(settings: Settings) -> Quotas:
-    from services.access.quotas import Quotas, QuotasFile
+    from services.access.quotas import Quotas, read_quotas_file
 
-    file = QuotasFile(settings.quotas_file) if settings.quotas_file else None
+    file = read_quotas_file(settings.quotas_file) if settings.quotas_file else None
     return Quotas(settings.quota_submissions_per_minute, settings.quota_active_pods, file)
 
 

@@ -27,7 +27,7 @@ from peloton.model.ids import JobId, new_job_id
 from peloton.model.pod import PodState, PodStatus
 from peloton.model.update import UpdateAct
 from services.access.access import Access, Authenticators
-from services.access.quotas import Quotas, QuotasFile
+from services.access.quotas import Quotas, read_quotas_file
 from services.api.server import start
 from services.storage.jobs.search import JobQuery
 from services.storage.storage import Storage
@@ -109,7 +109,7 @@ def quotas(request: pytest.FixtureRequest, tmp_path: Path) -> Quotas:
     if not hasattr(request, "param"):
         return Quotas(active_pods=QUOTA)
     (tmp_path / "quotas.toml").write_text(request.param)
-    return Quotas(active_pods=QUOTA, file=QuotasFile(str(tmp_path / "quotas.toml")))
+    return Quotas(active_pods=QUOTA, file=read_quotas_file(str(tmp_path / "quotas.toml")))
 
 
 @pytest.fixture

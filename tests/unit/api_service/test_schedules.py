@@ -35,7 +35,7 @@ from peloton.model.schedule import (
     ScheduleOptions,
     Times,
 )
-from services.access.quotas import NO_QUOTAS, Quotas, QuotasFile
+from services.access.quotas import NO_QUOTAS, Quotas, read_quotas_file
 from services.api.backlog import Bounds
 from services.api.calls import Calls
 from services.api.new_jobs import NewJobs
@@ -370,7 +370,7 @@ async def test_jobs_of_a_schedule_belong_to_its_creator(creator: Creator, run: S
 async def test_a_schedule_keeps_the_groups_of_its_creator(creator: Creator, run: ScheduledRun, tmp_path: Path) -> None:
     """Groups that had a quota when the schedule was created count in its runs, by the rules of today."""
     (tmp_path / "quotas.toml").write_text('[[quota]]\nsubjects = ["group:maps"]\nactive_pods = 4')
-    jobs = creator(quotas=Quotas(active_pods=1, file=QuotasFile(str(tmp_path / "quotas.toml"))))
+    jobs = creator(quotas=Quotas(active_pods=1, file=read_quotas_file(str(tmp_path / "quotas.toml"))))
     mine = replace(run, creator="ann", quota_subjects=("group:maps",))
     await asyncio.to_thread(jobs.create, mine)
     await asyncio.to_thread(jobs.create, replace(mine, scheduled_ns=NOON_NS + NS_PER_S))
