@@ -67,7 +67,7 @@ class Place:
 
 def places_of(pod: Pod) -> Iterator[Place]:
     """Yield all places of a pod that have a secret of these kinds."""
-    for command in _commands_of(pod):
+    for command in _fields_of(pod, "command"):
         for variable in command.environment.variables:
             if variable.HasField("secret"):
                 yield Place(variable, variable.secret, VARIABLE, variable.name)
@@ -80,26 +80,17 @@ def _parts_of(pod: Pod) -> Iterable[Any]:
     return all_parts(pod) if isinstance(pod, task_pb2.TaskConfig) else (*pod.containers, *pod.init_containers)
 
 
-def _commands_of(pod: Pod) -> Iterator[mesos_pb2.CommandInfo]:
-    """Yield the commands of all containers of a pod, and of their executors."""
+def _fields_of(pod: Pod, name: str) -> Iterator[Any]:
+    """Yield a field of all containers of a pod, and of their executors, where it is set."""
     for part in _parts_of(pod):
-        if part.HasField("command"):
-            yield part.command
-        if hasattr(part, "executor") and part.executor.HasField("command"):
-            yield part.executor.command
-
-
-def _containers_of(pod: Pod) -> Iterator[mesos_pb2.ContainerInfo]:
-    for part in _parts_of(pod):
-        if part.HasField("container"):
-            yield part.container
-        if hasattr(part, "executor") and part.executor.HasField("container"):
-            yield part.executor.container
+        for holder in (part, part.executor) if hasattr(part, "executor") else (part,):
+            if holder.HasField(name):
+                yield getattr(holder, name)
 
 
 def volumes_of(pod: Pod) -> Iterator[mesos_pb2.Volume]:
     """Yield the volumes of all containers of a pod, of their executors, and of disks of these."""
-    for container in _containers_of(pod):
+    for container in _fields_of(pod, "container"):
         yield from container.volumes
     for part in _parts_of(pod):
         if hasattr(part, "executor"):
@@ -108,7 +99,7 @@ def volumes_of(pod: Pod) -> Iterator[mesos_pb2.Volume]:
 
 def images_of(pod: Pod) -> Iterator[mesos_pb2.Image]:
     """Yield the images of Mesos's containerizer: those of containers and of volumes."""
-    for container in _containers_of(pod):
+    for container in _fields_of(pod, "container"):
         if container.mesos.HasField("image"):
             yield container.mesos.image
     yield from (volume.image for volume in volumes_of(pod) if volume.HasField("image"))
