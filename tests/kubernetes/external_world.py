@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
 
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -18,6 +21,7 @@ from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobRecord
 from peloton.model.pod import PodShape, PodState
 from peloton.scheduling.placement import FirstFitPlacer
+from services.hostmgr import external_adoption
 from services.hostmgr.ahead_admission import AheadAdmission
 from services.hostmgr.external_adoption import ExternalAdoption
 from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
@@ -26,6 +30,7 @@ from services.hostmgr.manager import HostManagerCore, HostManagerSettings
 from services.storage import migrate
 from services.storage.storage import Storage
 from tests.kubernetes.client import MERGE, Client, Json, Login
+from tests.kubernetes.control_plane import ControlPlane
 
 T = TypeVar("T")
 
@@ -184,6 +189,11 @@ class ExternalWorld:
         found = self.client.ask("GET", f"/api/v1/namespaces/{self.namespace}/events").json()["items"]
         return {event["reason"] for event in found if event["involvedObject"]["name"] == name}
 
+    def label_namespace(self) -> None:
+        """Give the namespace of the pods the label of the pool."""
+        label = {"metadata": {"labels": {"peloton.io/pool": "dev"}}}
+        assert 200 == self.client.ask("PATCH", f"/api/v1/namespaces/{self.namespace}", label, MERGE).status
+
     # In the place of workflows and resource manager.
 
     def jobs(self) -> list[JobRecord]:
@@ -257,3 +267,15 @@ class ExternalWorld:
 
     def states(self, job_id: JobId) -> list[PodState]:
         return [pod.state for pod in self.storage.pods.page(job_id)]
+
+
+@contextmanager
+def quick_world(
+    plane: ControlPlane, folder: Path, monkeypatch: pytest.MonkeyPatch, labels: Mapping[str, str]
+) -> Iterator[ExternalWorld]:
+    """Run a world on the nodes with these labels, which soon explains why pods wait, and ends idle jobs."""
+    monkeypatch.setattr(external_adoption, "EXPLAIN_S", 0.5)
+    monkeypatch.setattr(external_adoption, "MOMENT_S", 0.2)
+    monkeypatch.setattr(external_adoption, "IDLE_S", 0.5)
+    with closing(ExternalWorld(plane.kubeconfig, plane.login, folder, node_selector=tuple(labels.items()))) as world:
+        yield world

@@ -11,7 +11,6 @@ import pytest
 
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
-from services.hostmgr import external_adoption
 from services.hostmgr.external_adoption import NO_NODE
 from services.hostmgr.kubernetes.apiserver.wire import ANSWER_TIMEOUT_S, STRATEGIC_PATCH, Answer, Request
 from services.hostmgr.kubernetes.external.external_requests import RUN
@@ -19,7 +18,7 @@ from services.hostmgr.kubernetes.external.gate import ADMITTED, ADMITTED_AT, FIT
 from services.hostmgr.kubernetes.external.namespaces import ADMISSION_TIMEOUT
 from tests.kubernetes.client import MERGE, Json
 from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.external_world import ExternalWorld, wait
+from tests.kubernetes.external_world import ExternalWorld, quick_world, wait
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 from tests.nightly import nightly
@@ -43,14 +42,8 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def world(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExternalWorld]:
-    monkeypatch.setattr(external_adoption, "EXPLAIN_S", 0.5)
-    monkeypatch.setattr(external_adoption, "MOMENT_S", 0.2)
-    monkeypatch.setattr(external_adoption, "IDLE_S", 0.5)
-    world = ExternalWorld(plane.kubeconfig, plane.login, tmp_path, node_selector=tuple(LABELS.items()))
-    try:
+    with quick_world(plane, tmp_path, monkeypatch, LABELS) as world:
         yield world
-    finally:
-        world.close()
 
 
 @pytest.fixture

@@ -13,12 +13,11 @@ from click.testing import CliRunner
 from cli.gate import gate
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
-from services.hostmgr import external_adoption
 from services.hostmgr.kubernetes.external.gate import ADMITTED, gates_of
 from services.hostmgr.kubernetes.suspend.held_owner import ADMITTED_AS, PAUSED
 from tests.kubernetes.client import MERGE, Json
 from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.external_world import ExternalWorld
+from tests.kubernetes.external_world import ExternalWorld, quick_world
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
@@ -38,16 +37,9 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def world(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExternalWorld]:
-    monkeypatch.setattr(external_adoption, "EXPLAIN_S", 0.5)
-    monkeypatch.setattr(external_adoption, "MOMENT_S", 0.2)
-    monkeypatch.setattr(external_adoption, "IDLE_S", 0.5)
-    world = ExternalWorld(plane.kubeconfig, plane.login, tmp_path, node_selector=tuple(LABELS.items()))
-    label = {"metadata": {"labels": {"peloton.io/pool": "dev"}}}
-    assert 200 == world.client.ask("PATCH", f"/api/v1/namespaces/{world.namespace}", label, MERGE).status
-    try:
+    with quick_world(plane, tmp_path, monkeypatch, LABELS) as world:
+        world.label_namespace()
         yield world
-    finally:
-        world.close()
 
 
 class AJob:

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from cli.gate import gate
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
-from services.hostmgr import external_adoption
 from services.hostmgr.kubernetes.external.gate import gates_of
 from services.hostmgr.kubernetes.pods.launches import BY_SUSPEND, HELD
 from services.hostmgr.kubernetes.suspend.held_owner import ADMISSIONS
@@ -26,7 +25,7 @@ from services.hostmgr.kubernetes.suspend.owner_kinds import (
 )
 from tests.kubernetes.client import MERGE, Client, Json
 from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.external_world import ExternalWorld, wait
+from tests.kubernetes.external_world import ExternalWorld, quick_world, wait
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 from tests.kubernetes.owner_controller import OwnerController
@@ -58,15 +57,9 @@ def run(plane: ControlPlane, *arguments: str, status: int = 0) -> str:
 
 @pytest.fixture
 def world(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExternalWorld]:
-    monkeypatch.setattr(external_adoption, "MOMENT_S", 0.2)
-    monkeypatch.setattr(external_adoption, "IDLE_S", 0.5)
-    world = ExternalWorld(plane.kubeconfig, plane.login, tmp_path, node_selector=tuple(LABELS.items()))
-    label = {"metadata": {"labels": {"peloton.io/pool": "dev"}}}
-    assert 200 == world.client.ask("PATCH", f"/api/v1/namespaces/{world.namespace}", label, MERGE).status
-    try:
+    with quick_world(plane, tmp_path, monkeypatch, LABELS) as world:
+        world.label_namespace()
         yield world
-    finally:
-        world.close()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.kind}-{kind.version}")
