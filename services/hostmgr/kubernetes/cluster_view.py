@@ -20,11 +20,10 @@ from services.hostmgr.kubernetes.pods.launches import demand_of
 from services.hostmgr.kubernetes.pods.pod_cache import OwnPod, PodCache
 from services.hostmgr.kubernetes.pods.statuses import is_over, pod_id_of
 from services.hostmgr.kubernetes.pods.volumes import has_started, volume_id_of
-from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.settings import CLUSTER_LABEL, JOB_LABEL, KubernetesSettings
 
 log = logging.getLogger(__name__)
 
-_JOB = "peloton.io/job"
 JOB_ID_LENGTH = 36
 """Length of the job id with which the name of a pod starts."""
 
@@ -70,8 +69,8 @@ class ClusterView:
         labels = meta.get("labels") or {}
         return (
             meta.get("namespace") == self._settings.namespace
-            and labels.get("peloton.io/cluster") == self._settings.cluster
-            and _JOB in labels
+            and labels.get(CLUSTER_LABEL) == self._settings.cluster
+            and JOB_LABEL in labels
         )
 
     # Pods.
@@ -87,7 +86,7 @@ class ClusterView:
         """Return the jobs whose live pods have a name in the Service of their gang."""
         with self.lock:
             live = [own.pod for own in self.cache.pods.values() if own.pod and not own.has_ended]
-        return {pod["metadata"]["labels"][_JOB] for pod in live if "subdomain" in pod["spec"]}
+        return {pod["metadata"]["labels"][JOB_LABEL] for pod in live if "subdomain" in pod["spec"]}
 
     def pods_replaced(self, pods: Sequence[Json]) -> None:
         with self.lock:

@@ -16,6 +16,8 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _FOLDER = re.compile(r"(/[\w.-]+)+", re.ASCII)
 LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+JOB_LABEL, CLUSTER_LABEL = "peloton.io/job", "peloton.io/cluster"
+"""Labels of all objects that Peloton makes for a job: its id, and the name of the cluster."""
 PORT_MAX = 65_535
 
 

@@ -17,7 +17,7 @@ import orjson
 from peloton.model.ids import JobId
 from services.hostmgr.kubernetes.apiserver.lists import pages
 from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, Answer, ApiServer, Json, Refused, Request, fault_of
-from services.hostmgr.kubernetes.settings import KubernetesSettings, own_name
+from services.hostmgr.kubernetes.settings import CLUSTER_LABEL, JOB_LABEL, KubernetesSettings, own_name
 
 CHANGES_MAX = 500
 """Limit per call; the next call continues."""
@@ -26,7 +26,6 @@ RELIST_S = 300.0
 """Seconds between lists, as other users may change or delete budgets."""
 FORBIDDEN_REST_S = 300.0
 """Seconds of pause after a 403."""
-_JOB = "peloton.io/job"
 
 Change = tuple[str, int | None, Request]
 """A change of a job's budget: its number, None for no budget."""
@@ -76,7 +75,7 @@ class DisruptionBudgets:
         return f"{own_name(self._cluster)}-{job_id}"
 
     def _body(self, job_id: str, number: int) -> Json:
-        labels = {"peloton.io/cluster": self._cluster, _JOB: job_id}
+        labels = {CLUSTER_LABEL: self._cluster, JOB_LABEL: job_id}
         return {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
@@ -107,13 +106,13 @@ class DisruptionBudgets:
 
     def _list(self) -> dict[str, int]:
         """Return Peloton's budgets in the cluster by job. A ``minAvailable`` that is no number counts as -1."""
-        selector = quote(f"peloton.io/cluster={self._cluster},{_JOB}", safe="")
+        selector = quote(f"{CLUSTER_LABEL}={self._cluster},{JOB_LABEL}", safe="")
         found: dict[str, int] = {}
         try:
             for _, items in pages(self._api, f"{self._path}?labelSelector={selector}", PAGE):
                 for item in items:
                     number = item["spec"].get("minAvailable")
-                    found[item["metadata"]["labels"][_JOB]] = number if isinstance(number, int) else -1
+                    found[item["metadata"]["labels"][JOB_LABEL]] = number if isinstance(number, int) else -1
         except Refused as refused:
             self._rest_if_forbidden(refused.answer)
             raise

@@ -20,7 +20,7 @@ from services.hostmgr.driver import HostLaunch, PodTemplate
 from services.hostmgr.kubernetes.apiserver.lists import pages
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Refused, Request, fault_of
 from services.hostmgr.kubernetes.preparation import Preparation
-from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.settings import CLUSTER_LABEL, JOB_LABEL, KubernetesSettings
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ SWEEP_S, LIST_S = 15.0, 300.0
 CHANGES_MAX = 500
 """Limit of changes per check; the next one continues."""
 PAGE = 500
-JOB_LABEL, CLUSTER_LABEL, GANG_LABEL = "peloton.io/job", "peloton.io/cluster", "peloton.io/gang"
+GANG_LABEL = "peloton.io/gang"
 
 
 def service_name(job_id: str) -> str:

@@ -20,7 +20,7 @@ from services.hostmgr.kubernetes.pods.containers import Asked, ContainerManifest
 from services.hostmgr.kubernetes.pods.gang_services import has_service, host_label, service_name
 from services.hostmgr.kubernetes.pods.statuses import REVOCABLE_CPU
 from services.hostmgr.kubernetes.pods.volumes import VOLUME, PodVolumes, folder_volume
-from services.hostmgr.kubernetes.settings import LABEL_KEY, LABEL_VALUE, KubernetesSettings
+from services.hostmgr.kubernetes.settings import CLUSTER_LABEL, JOB_LABEL, LABEL_KEY, LABEL_VALUE, KubernetesSettings
 
 LABEL = "peloton.io/"
 """Prefix of the keys of Peloton's labels and annotations."""
@@ -145,7 +145,7 @@ def _labels_of(template: PodTemplate, cluster: str) -> tuple[Json, Json]:
         f"{LABEL}pool": template.pool_path,
     }
     user_labels = {key: value for key, value in template.labels if not key.startswith(("peloton.", LABEL))}
-    labels: Json = {f"{LABEL}cluster": cluster, f"{LABEL}job": job.job_id}
+    labels: Json = {CLUSTER_LABEL: cluster, JOB_LABEL: job.job_id}
     annotations: Json = {}
     if template.revocable:
         annotations[REVOCABLE_CPU] = f"{template.resources.cpu_milli}m"

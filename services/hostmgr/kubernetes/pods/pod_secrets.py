@@ -25,14 +25,14 @@ from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json, Request,
 from services.hostmgr.kubernetes.cluster_view import SecretUse
 from services.hostmgr.kubernetes.pods.volumes import SECRET_KEY, secret_name
 from services.hostmgr.kubernetes.preparation import Preparation
-from services.hostmgr.kubernetes.settings import KubernetesSettings
+from services.hostmgr.kubernetes.settings import CLUSTER_LABEL, JOB_LABEL, KubernetesSettings
 
 log = logging.getLogger(__name__)
 
 UNUSED_S, UNSEEN_S = 15.0, 120.0
 """Seconds after which an unused Secret is deleted; longer after a launch without an observed pod."""
 SWEEP_S = 5.0
-JOB_LABEL, CLUSTER_LABEL, MANAGED_LABEL = "peloton.io/job", "peloton.io/cluster", "peloton.io/secret"
+MANAGED_LABEL = "peloton.io/secret"
 
 
 @dataclass(slots=True)
