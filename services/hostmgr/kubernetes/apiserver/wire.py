@@ -11,7 +11,7 @@ import selectors
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -108,6 +108,15 @@ def fault_of(answer: Answer | OSError, *fine: HTTPStatus) -> str:
     if isinstance(answer, OSError):
         return str(answer) or type(answer).__name__
     return "" if answer.is_ok or answer.status in fine else answer.message
+
+
+def check_answers(answers: Iterable[Answer | OSError], *fine: HTTPStatus) -> None:
+    """Raise OSError for the first request that failed; one whose status is in ``fine`` has not."""
+    for answer in answers:
+        if isinstance(answer, OSError):
+            raise answer
+        if not answer.is_ok and answer.status not in fine:
+            raise OSError(answer.message)
 
 
 def pause_before_repeat_s(answer: Answer, tries: int) -> float | None:

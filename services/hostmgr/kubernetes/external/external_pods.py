@@ -22,7 +22,7 @@ from peloton.model.external import ObservedPod
 from peloton.model.ids import JobId, PodId
 from services.hostmgr.driver import PodReport
 from services.hostmgr.external_port import FoundPod, PodCondition
-from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, fault_of
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, check_answers, fault_of
 from services.hostmgr.kubernetes.external.external_requests import (
     MESSAGE_MAX,
     RUN,
@@ -66,6 +66,8 @@ from services.hostmgr.kubernetes.pods.statuses import is_over
 
 log = logging.getLogger(__name__)
 
+FINE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+"""Answers about a pod that is gone, or has changed."""
 EVICT_AGAIN_S = 5.0
 """Seconds after an eviction that a PodDisruptionBudget forbids, until the next attempt."""
 NOT_SCHEDULED = "PelotonNotScheduled"
@@ -364,7 +366,7 @@ class ExternalPods:
             elif answer.is_ok and read_condition(pod)[0] != one.reason:
                 kind = "Normal" if one.is_expected else "Warning"
                 events.append(event_request(pod, kind, one.reason, one.message))
-        _first_error([*answers, *self._api.ask_all(events)])
+        check_answers([*answers, *self._api.ask_all(events)], *FINE)
         if self._owners is not None:
             self._owners.show(of_owners)
 
@@ -492,7 +494,7 @@ class ExternalPods:
             self._changed()
         if self._owners is not None:  # last: an owner that cannot be suspended does not stop the evictions
             self._owners.suspend([pod for _, pod in there if is_stand_in(pod)], "its pool takes its resources back")
-        _first_error(others)
+        check_answers(others, *FINE)
 
     def _describe_evictions(self, runs: Sequence[str]) -> None:
         """Add an event for each owner of pods that are evicted for the first time."""
@@ -584,11 +586,3 @@ def _describe_launch(pod: Json, node: str, was_explained: bool) -> list[Request]
 def _age(seen: _Seen) -> tuple[str, str]:
     meta = seen.pod["metadata"]
     return meta.get("creationTimestamp") or "", meta["uid"]
-
-
-def _first_error(answers: Sequence[Answer | OSError]) -> None:
-    for answer in answers:
-        if isinstance(answer, OSError):
-            raise answer
-        if not answer.is_ok and answer.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-            raise OSError(answer.message)

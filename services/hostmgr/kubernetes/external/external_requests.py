@@ -70,51 +70,66 @@ def eviction_request(pod: Json) -> Request:
 
 def read_condition(pod: Json) -> tuple[str, str]:
     """Return reason and message of Peloton's condition, if that is False."""
-    kind = ADMITTED if is_by_gate(pod) else "PodScheduled"
-    for condition in pod.get("status", {}).get("conditions") or ():
-        if condition["type"] == kind and condition["status"] == "False":
+    return read_false(pod, ADMITTED if is_by_gate(pod) else "PodScheduled")
+
+
+def read_false(thing: Json, kind: str) -> tuple[str, str]:
+    """Return reason and message of an object's condition of this type, if that is False."""
+    for condition in (thing.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == kind and condition.get("status") == "False":
             return condition.get("reason", ""), condition.get("message", "")
     return "", ""
 
 
 def condition_request(pod: Json, reason: str, message: str) -> Request:
-    """Return the patch of Peloton's condition. PodScheduled of a pod that Peloton places has other writers: the patch
-    has all conditions and the version at which they were read, so that of two writers one is rejected."""
+    """Return the patch of Peloton's condition. PodScheduled of a pod that Peloton places has other writers."""
     if is_by_gate(pod):
         return show_admission_request(pod, False, reason, message)
-    others = [each for each in pod.get("status", {}).get("conditions") or () if each["type"] != "PodScheduled"]
-    own = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": reason,
-        "message": message[:MESSAGE_MAX],
-        "lastTransitionTime": write_now(),
-    }
+    return false_condition_request(pod_path(pod), pod, "PodScheduled", reason, message)
+
+
+def false_condition_request(path: str, thing: Json, kind: str, reason: str, message: str) -> Request:
+    """Return the patch that sets a condition of an object to False. It has all conditions and the version at which they
+    were read, so that of two writers one is rejected."""
+    conditions = (thing.get("status") or {}).get("conditions") or ()
     body = {
-        "metadata": {"resourceVersion": pod["metadata"]["resourceVersion"]},
-        "status": {"conditions": [*others, own]},
+        "metadata": {"resourceVersion": thing["metadata"]["resourceVersion"]},
+        "status": {
+            "conditions": [
+                *(each for each in conditions if each.get("type") != kind),
+                _make_condition(kind, False, reason, message),
+            ]
+        },
     }
-    return Request("PATCH", f"{pod_path(pod)}/status", orjson.dumps(body), MERGE_PATCH)
+    return Request("PATCH", f"{path}/status", orjson.dumps(body), MERGE_PATCH)
 
 
 def show_admission_request(pod: Json, is_admitted: bool, reason: str, message: str) -> Request:
-    own = {
-        "type": ADMITTED,
-        "status": str(is_admitted),
-        "reason": reason,
-        "message": message[:MESSAGE_MAX],
-        "lastTransitionTime": write_now(),
-    }
+    own = _make_condition(ADMITTED, is_admitted, reason, message)
     body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": [own]}}
     return Request("PATCH", f"{pod_path(pod)}/status", orjson.dumps(body), STRATEGIC_PATCH)
 
 
-def event_request(thing: Json, kind: str, reason: str, message: str, of: tuple[str, str] = ("v1", "Pod")) -> Request:
-    """Return an event about an object, by default a pod; ``kind`` is Normal or Warning, ``of`` the version and kind of
-    the object."""
+def _make_condition(kind: str, is_true: bool, reason: str, message: str) -> Json:
+    return {
+        "type": kind,
+        "status": str(is_true),
+        "reason": reason,
+        "message": message[:MESSAGE_MAX],
+        "lastTransitionTime": write_now(),
+    }
+
+
+def event_request(pod: Json, kind: str, reason: str, message: str) -> Request:
+    """Return an event of a pod; ``kind`` is Normal or Warning."""
+    return event_about(make_reference(pod, "v1", "Pod"), kind, reason, message)
+
+
+def make_reference(thing: Json, api_version: str, kind: str) -> Json:
+    """Return a reference to the object."""
     meta = thing["metadata"]
     names = {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]}
-    return event_about({"apiVersion": of[0], "kind": of[1], **names}, kind, reason, message)
+    return {"apiVersion": api_version, "kind": kind, **names}
 
 
 def event_about(thing: Json, kind: str, reason: str, message: str) -> Request:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import orjson
 
 from services.hostmgr.kubernetes.apiserver.lists import pages
-from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, ApiServer, Json, Refused, Request, fault_of
+from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, ApiServer, Json, Refused, Request, check_answers
 from services.hostmgr.kubernetes.external.external_specs import GANG_SIZE, controller_of, label_or_annotation
 from services.hostmgr.kubernetes.external.gate import ADMITTED_AT, is_by_gate, run_of
 from services.hostmgr.kubernetes.external.pod_groups import group_of
@@ -33,6 +33,8 @@ MARKED_JOBS = f"/apis/batch/v1/jobs?labelSelector={quote(PUT_BACK)}"
 JOBS_PER_PAGE = 500
 PUT_BACK_MAX = 200
 """Limit of pods that are put back in one call; the others follow in the next calls."""
+FINE = (HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY)
+"""Answers after which nothing is left to do: the Job is gone, or does not take the change."""
 RESUME_S, RESUME_IDLE_S = 1.0, 60.0
 """Seconds between looks for suspended Jobs to resume: while there are some, and otherwise."""
 _REPLACED = frozenset(("ReplicaSet", "StatefulSet", "ReplicationController"))
@@ -133,7 +135,7 @@ def jobs_to_suspend(ending: Sequence[Json], known: Iterable[Json]) -> set[JobKey
 
 def suspend(api: ApiServer, jobs: Collection[JobKey]) -> None:
     """Suspend the Jobs. Raises OSError."""
-    _check(api, [_mark_request(job, is_put_back=True) for job in sorted(jobs)])
+    check_answers(api.ask_all([_mark_request(job, is_put_back=True) for job in sorted(jobs)]), *FINE)
 
 
 def _mark_request(job: JobKey, is_put_back: bool) -> Request:
@@ -153,7 +155,7 @@ def resume(api: ApiServer) -> int:
         if job["spec"].get("suspend") and (status.get("active") or not _is_suspended(status)):
             continue
         requests.append(_mark_request(JobKey(meta["namespace"], meta["name"], meta["uid"]), is_put_back=False))
-    _check(api, requests)
+    check_answers(api.ask_all(requests), *FINE)
     return len(marked) - len(requests)
 
 
@@ -186,11 +188,3 @@ class PutBackJobs:
 def _is_suspended(status: Json) -> bool:
     conditions = status.get("conditions") or ()
     return any(one["type"] == "Suspended" and one["status"] == "True" for one in conditions)
-
-
-def _check(api: ApiServer, requests: Sequence[Request]) -> None:
-    for answer in api.ask_all(requests):
-        if isinstance(answer, OSError):
-            raise answer
-        if not answer.is_ok and answer.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY):
-            raise OSError(fault_of(answer))

@@ -50,7 +50,7 @@ def is_pod_of_held(kinds: Sequence[OwnerKind]) -> str:
     """Return the expression that a new pod is of a held owner, which its controller has created."""
     marks = "object.metadata.annotations"
     is_marked = f"has({marks}) && '{HELD}' in {marks} && {marks}['{HELD}'] == '{BY_SUSPEND}'"
-    jobs = [f"({test} && {is_marked})" for test in _by_operators([kind for kind in kinds if _is_job(kind)])]
+    jobs = [f"({test} && {is_marked})" for test in _by_operators([kind for kind in kinds if kind.is_job])]
     return _has_controller([*jobs, *_by_operators(_others(kinds))])
 
 
@@ -58,23 +58,19 @@ def _groups(options: Options) -> Iterator[tuple[str, list[OwnerKind]]]:
     """Yield the kinds whose policies are the same, with the name of these."""
     groups: dict[tuple[bool, str], list[OwnerKind]] = {}
     for kind in options.owners:
-        groups.setdefault((_is_job(kind), kind.suspend_path), []).append(kind)
+        groups.setdefault((kind.is_job, kind.suspend_path), []).append(kind)
     for (is_job, path), kinds in groups.items():
         yield f"{HOLD}{'jobs' if is_job else path.replace('.', '-').lower()}", kinds
 
 
-def _is_job(kind: OwnerKind) -> bool:
-    return (kind.group, kind.kind) == ("batch", "Job")
-
-
 def _others(kinds: Sequence[OwnerKind]) -> list[OwnerKind]:
-    return [kind for kind in kinds if not _is_job(kind)]
+    return [kind for kind in kinds if not kind.is_job]
 
 
 def _policies_of(name: str, kinds: Sequence[OwnerKind], options: Options) -> Iterator[Json]:
     rules = [{"apiGroups": [kind.group], "apiVersions": [kind.version], "resources": [kind.plural]} for kind in kinds]
     path = kinds[0].suspend_path
-    is_job = _is_job(kinds[0])
+    is_job = kinds[0].is_job
     yield _hold_policy(name, rules, kinds, options)
     yield _again_policy(f"{name}-again", rules, path, options)
     yield _change_policy(f"{name}-change", rules, path, is_job, options)
@@ -83,7 +79,7 @@ def _policies_of(name: str, kinds: Sequence[OwnerKind], options: Options) -> Ite
 def _hold_policy(name: str, rules: list[Json], kinds: Sequence[OwnerKind], options: Options) -> Json:
     """Return the policy that suspends new owners. Children of held owners are left alone; so are Jobs of other
     controllers, which might unsuspend them: their pods are gated."""
-    path, is_job = kinds[0].suspend_path, _is_job(kinds[0])
+    path, is_job = kinds[0].suspend_path, kinds[0].is_job
     marks = f"'{HELD}': '{BY_SUSPEND}', '{PAUSED}': variables.isPaused ? 'true' : 'false'"
     meta = f"metadata: Object.metadata{{labels: {{'{options.pool}': variables.pool}}, annotations: {{{marks}}}}}"
     held = f"Object{{{meta}, {_set(path, _template_mark(BY_SUSPEND) if is_job else '')}}}"

@@ -21,7 +21,7 @@ import orjson
 
 from peloton.model.ids import PodId, parse_job_id
 from services.hostmgr.kubernetes.apiserver.wire import MERGE_PATCH, Json, Request
-from services.hostmgr.kubernetes.external.external_requests import MESSAGE_MAX
+from services.hostmgr.kubernetes.external.external_requests import false_condition_request, read_false
 from services.hostmgr.kubernetes.external.external_specs import (
     GANG_SIZE,
     POOL,
@@ -113,7 +113,7 @@ class HeldOwner:
         except Unreadable as error:
             return (), str(error)
         for each in sets:
-            count = min(each.count, _count_left(self.object)) if self.kind.group == "batch" else each.count
+            count = min(each.count, _count_left(self.object)) if self.kind.is_job else each.count
             if len(found) + count > OWNER_PODS_MAX:
                 return (), f"it has more than {OWNER_PODS_MAX:,} pods, the limit of an owner that is held"
             found += [(f"{each.name}-{number}", each.template) for number in range(count)]
@@ -171,7 +171,7 @@ class HeldOwner:
     def is_quiet(self) -> bool:
         """Return whether it makes no pods any more, as far as its status tells."""
         status = self.object.get("status") or {}
-        if self.kind.group == "batch":
+        if self.kind.is_job:
             conditions = status.get("conditions") or ()
             if not any(one["type"] == "Suspended" and one["status"] == "True" for one in conditions):
                 return False
@@ -185,7 +185,7 @@ class HeldOwner:
 
 def collection_of(kind: OwnerKind, namespace: str = "") -> str:
     place = f"/namespaces/{namespace}" if namespace else ""
-    return f"/apis/{kind.group}/{kind.version}{place}/{kind.plural}"
+    return f"/apis/{kind.api_version}{place}/{kind.plural}"
 
 
 def _count_left(job: Json) -> int:
@@ -227,7 +227,7 @@ def stand_ins_of(owner: HeldOwner) -> list[Json]:
 
 def _make(owner: HeldOwner, key: str, count: int) -> Iterator[Json]:
     meta, kind = owner.object["metadata"], owner.kind
-    reference = {"apiVersion": f"{kind.group}/{kind.version}", "kind": kind.kind, "name": meta["name"]}
+    reference = {"apiVersion": kind.api_version, "kind": kind.kind, "name": meta["name"]}
     reference |= {"uid": meta["uid"], "controller": True}
     annotations = {each: text for each in (PRIORITY, PREEMPTIBLE) if (text := label_or_annotation(meta, each))}
     annotations[GANG_SIZE] = str(count)
@@ -296,28 +296,12 @@ def _patch(owner: HeldOwner, annotations: dict[str, Any], is_suspended: bool, **
 
 def read_condition(owner: HeldOwner) -> tuple[str, str]:
     """Return reason and message of Peloton's condition, if that is False."""
-    for condition in (owner.object.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == ADMITTED and condition.get("status") == "False":
-            return condition.get("reason", ""), condition.get("message", "")
-    return "", ""
+    return read_false(owner.object, ADMITTED)
 
 
-def condition_request(owner: HeldOwner, reason: str, message: str, is_admitted: bool = False) -> Request:
-    """Return the patch of Peloton's condition. It has all conditions and the version at which they were read, so that
-    of two writers one is rejected."""
-    conditions = (owner.object.get("status") or {}).get("conditions") or ()
-    own = {
-        "type": ADMITTED,
-        "status": str(is_admitted),
-        "reason": reason,
-        "message": message[:MESSAGE_MAX],
-        "lastTransitionTime": write_now(),
-    }
-    body = {
-        "metadata": {"resourceVersion": owner.object["metadata"]["resourceVersion"]},
-        "status": {"conditions": [*(each for each in conditions if each.get("type") != ADMITTED), own]},
-    }
-    return Request("PATCH", f"{owner.path}/status", orjson.dumps(body), MERGE_PATCH)
+def condition_request(owner: HeldOwner, reason: str, message: str) -> Request:
+    """Return the patch of Peloton's condition."""
+    return false_condition_request(owner.path, owner.object, ADMITTED, reason, message)
 
 
 def _write_runs(runs: Iterable[PodId]) -> str:

@@ -20,8 +20,8 @@ from urllib.parse import quote
 from peloton.model.ids import PodId
 from services.hostmgr.external_port import PodCondition
 from services.hostmgr.kubernetes.apiserver.watch import Reflector, Watched
-from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request
-from services.hostmgr.kubernetes.external.external_requests import event_request
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, check_answers
+from services.hostmgr.kubernetes.external.external_requests import event_about, make_reference
 from services.hostmgr.kubernetes.external.external_specs import POOL, Owner, controller_of
 from services.hostmgr.kubernetes.external.gate import is_by_gate
 from services.hostmgr.kubernetes.pods.launches import BY_SUSPEND, HELD
@@ -56,6 +56,8 @@ EVENTS_MAX, EVENTS_WAITING_MAX = 100, 10_000
 ADMITTED, SUSPENDED, REFUSED = "PelotonAdmitted", "PelotonSuspended", "PelotonRefused"
 NOT_HELD = "PelotonNotHeld"
 """Reasons of events and of the condition."""
+FINE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+"""Answers about an owner that is gone, or has changed: its next event brings what is to be done."""
 
 
 @dataclass(slots=True)
@@ -464,7 +466,7 @@ class HeldOwners:
             if not isinstance(answer, OSError) and answer.is_ok:
                 log.info("%s is suspended: %s", owner.title, why)
                 self._write(owner, "Normal", SUSPENDED, why)
-        _check(answers)
+        check_answers(answers, *FINE)
 
     def show(self, conditions: Iterable[tuple[Json, PodCondition]]) -> None:
         """Show at the owners of stand-ins why these wait; an event follows each new reason. Raises OSError."""
@@ -493,12 +495,12 @@ class HeldOwners:
             if before != condition.reason:
                 kind = "Normal" if condition.is_expected else "Warning"
                 self._write(owner, kind, condition.reason, condition.message)
-        _check(failed)
+        check_answers(failed, *FINE)
 
     def _write(self, owner: HeldOwner, kind: str, reason: str, message: str) -> None:
         """Note an event, which is written later."""
-        of = f"{owner.kind.group}/{owner.kind.version}", owner.kind.kind
-        self._unwritten.append(event_request(owner.object, kind, reason, message, of))
+        about = make_reference(owner.object, owner.kind.api_version, owner.kind.kind)
+        self._unwritten.append(event_about(about, kind, reason, message))
 
     # Periodic tasks.
 
@@ -523,11 +525,11 @@ class HeldOwners:
             stack.callback(self._hold_late)
             if outgrown:
                 self._suspend(outgrown, "it has more pods than its pool has admitted, and is queued with them")
-            _check(self._api.ask_all([return_request(owner) for owner in returning]))
+            check_answers(self._api.ask_all([return_request(owner) for owner in returning]), *FINE)
 
     def _write_events(self) -> None:
         some = [self._unwritten.popleft() for _ in range(min(len(self._unwritten), EVENTS_MAX))]
-        _check(self._api.ask_all(some))
+        check_answers(self._api.ask_all(some), *FINE)
 
     def _hold_late(self) -> None:
         """Hold the owners that the policies have missed, or say why they run. Raises OSError."""
@@ -547,7 +549,7 @@ class HeldOwners:
                 self._write(
                     one.owner, "Normal", SUSPENDED, f"it was created before pool {one.pool} held it: it is queued"
                 )
-        _check(answers)
+        check_answers(answers, *FINE)
 
     def _is_rested(self, entry: _Entry, now_s: float) -> bool:
         is_quiet = entry.owner.phase is Phase.STOPS and entry.owner.is_quiet and not self._pods_left(entry)
@@ -583,11 +585,3 @@ def _why_unfit(owner: HeldOwner) -> PodCondition | None:
 
 def _is_of(owner: Owner, kind: OwnerKind) -> bool:
     return owner.kind == kind.kind and owner.api_version.partition("/")[0] == kind.group
-
-
-def _check(answers: Sequence[Answer | OSError]) -> None:
-    for answer in answers:
-        if isinstance(answer, OSError):
-            raise answer
-        if not answer.is_ok and answer.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-            raise OSError(answer.message)

@@ -85,6 +85,11 @@ class OwnerKind(NamedTuple):
     def api_version(self) -> str:
         return f"{self.group}/{self.version}"
 
+    @property
+    def is_job(self) -> bool:
+        """Return whether it is the Job of Kubernetes itself, of which Peloton knows more than the table says."""
+        return (self.group, self.kind) == ("batch", "Job")
+
 
 def pod_sets(kind: OwnerKind, object: Json, referenced: Json | None = None) -> tuple[PodSet, ...]:
     """Return the pod sets of an owner that have pods. ``referenced`` is the object of ``reference_path``. Raises

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 from services.hostmgr.kubernetes.apiserver.lists import pages
-from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Refused, fault_of
+from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Refused, check_answers
 from services.hostmgr.kubernetes.external.external_specs import POOL
 from services.hostmgr.kubernetes.suspend.held_owner import HeldOwner, Phase, collection_of, release_request
 from services.hostmgr.kubernetes.suspend.owner_kinds import OwnerKind
@@ -25,9 +25,7 @@ def resume_held(api: ApiServer, kinds: Iterable[OwnerKind]) -> int:
             for _, objects in pages(api, path, OWNERS_PER_PAGE):
                 owners = [owner for each in objects if (owner := HeldOwner(kind, each)).is_held]
                 waiting = [owner for owner in owners if owner.phase in (Phase.WAITS, Phase.STOPS)]
-                for answer in api.ask_all([release_request(owner) for owner in waiting]):
-                    if why := fault_of(answer, HTTPStatus.NOT_FOUND):
-                        raise OSError(why)
+                check_answers(api.ask_all([release_request(owner) for owner in waiting]), HTTPStatus.NOT_FOUND)
                 total += len(waiting)
         except Refused as error:
             if error.answer.status != HTTPStatus.NOT_FOUND:  # the cluster has no such kind
