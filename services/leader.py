@@ -11,7 +11,7 @@ import grpc
 from peloton.api.limits import MESSAGE_SIZES
 from peloton.errors import Unavailable
 from services.election.port import Directory
-from services.role_surface import AGENT_OPTION
+from services.servers.role_surface import AGENT_OPTION
 from services.tls.transport import PLAINTEXT, Transport
 
 LOOKUP_CACHE_S = 1.0

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 from peloton.model.diagnosis import ProcessRecord
 from peloton.release import read_version
-from services import temporal_connection
 from services.secrets.keyring import KeyringFile
 from services.settings import Settings
 from services.storage.processes import Processes
+from services.temporal import connection as temporal_connection
 
 log = logging.getLogger(__name__)
 

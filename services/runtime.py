@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from peloton.errors import PelotonError, Unavailable
 from peloton.extras import require_extra
 from peloton.lifecycle.backoff import Backoff
-from services import role_settings, temporal_connection
+from services import role_settings
 from services.announcement import announcing
 from services.health import ProcessHealth, heartbeat, probing
 from services.leader import LeaderChannels
@@ -34,7 +34,8 @@ from services.storage import schema_version
 from services.storage.storage import Storage
 from services.telemetry.start import configure as configure_telemetry
 from services.telemetry.start import show_expiry
-from services.temporal_renewal import renewing
+from services.temporal import connection as temporal_connection
+from services.temporal.renewal import renewing
 from services.tls.settings import read_transport
 from services.tls.transport import Transport
 from workflows.policies import Policies

@@ -33,8 +33,8 @@ from peloton.model.schedule import (
     Times,
 )
 from peloton.model.times import unix_ns
-from services.temporal import BATCH_QUEUE, RPC_TIMEOUT, WORKFLOW_TASK_TIMEOUT, queue_of
-from services.workflow_labels import SCHEDULE_TYPE, job_labels, schedule_labels
+from services.temporal.task_queues import BATCH_QUEUE, RPC_TIMEOUT, WORKFLOW_TASK_TIMEOUT, queue_of
+from services.temporal.workflow_labels import SCHEDULE_TYPE, job_labels, schedule_labels
 from workflows.attributes import JOB_ID, JOB_NAME, OWNER, POOL, SCHEDULED_BY, SCHEDULED_TIME, STATE, TYPE
 from workflows.policies import Policies
 from workflows.scheduled_job import REASON, ScheduledJobInput, ScheduledJobWorkflow

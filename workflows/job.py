@@ -15,7 +15,7 @@ as admitted are launched in the same turn.
 History: 14 events to start and end a job, 7 with at most 100 pods, 5 per wake-up and 1 more when the job's state
 changed, 6 per 10,000 pods queued, 7 per 1,000 pods launched, but 1 per step on at most 100 pods; 1 or 2 for each wait
 whose end no signal reports, and none while the job is idle; 15 per launch of the gang, update or follower of hosts, and
-5 for each signal to one of them. The senders coalesce wake-ups (see ``services/temporal.py``).
+5 for each signal to one of them. The senders coalesce wake-ups (see ``services/temporal/task_queues.py``).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from services.access.basic import BasicUsers
 from services.access.bindings import BindingsFile
 from services.access.caller import CERTIFICATE, UNNAMED_ROLE
 from services.access.tokens import Tokens
-from services.role_surface import denial_text
+from services.servers.role_surface import denial_text
 from services.settings import Settings
 from services.tls.peer import identity_of
 from services.tls.transport import Transport

@@ -20,7 +20,7 @@ from services.access.access import Access
 from services.access.caller import CALLER, CLIENT_OF_ROLE
 from services.access.methods import names_in
 from services.access.pools import PoolFinder
-from services.grpc_handlers import AroundCalls, within
+from services.servers.grpc_handlers import AroundCalls, within
 
 log = logging.getLogger(__name__)
 

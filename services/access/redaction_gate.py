@@ -19,7 +19,7 @@ from services.access.methods import answer_class
 from services.access.pools import PoolFinder
 from services.access.redaction import find_ids, read_job_names, redact, redact_text
 from services.access.visible import is_in, readable_paths
-from services.grpc_handlers import MAKERS, AroundCalls
+from services.servers.grpc_handlers import MAKERS, AroundCalls
 
 AT_ONCE_BYTES_MAX = 256 * 2**10
 """Size of an answer above which it is searched in a thread."""

@@ -10,9 +10,9 @@ from peloton.access.caller import Caller, CallerKind
 from peloton.access.rules import MethodRule, Needs
 from peloton.errors import Reason, ResourceExhausted
 from services.access.caller import CALLER
-from services.grpc_bounds import Incoming
-from services.grpc_handlers import AroundCalls, within
-from services.places import RETRY_AFTER_S, Places, Tally
+from services.servers.grpc_bounds import Incoming
+from services.servers.grpc_handlers import AroundCalls, within
+from services.servers.places import RETRY_AFTER_S, Places, Tally
 
 ANONYMOUS_CALLS_MAX = 100
 """Calls in progress of all callers without credentials. One more ends the oldest of them."""

@@ -20,7 +20,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from peloton.errors import Reason
 from services.api.calls import Calls, make_overloaded
 from services.api.v1.lockdown import LOCKABLE
-from services.grpc_handlers import AroundCalls, within
+from services.servers.grpc_handlers import AroundCalls, within
 from services.storage.jobs.search import Backlog
 from services.telemetry.metrics import register_gauge
 

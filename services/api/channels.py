@@ -10,7 +10,7 @@ import grpc.aio
 
 from peloton.api.limits import MESSAGE_BYTES_MAX, MESSAGE_SIZES
 from peloton.errors import Unavailable
-from services.role_surface import AGENT_OPTION
+from services.servers.role_surface import AGENT_OPTION
 from services.tls.transport import PLAINTEXT, Transport
 
 LeaderLookup = Callable[[str], str | None]

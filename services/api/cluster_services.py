@@ -24,7 +24,7 @@ from peloton.errors import InvalidArgument, Unavailable
 from services.access.caller import list_caller_headers
 from services.api.channels import AsyncLeaderChannels
 from services.api.forward import filter_metadata, refusal, relay
-from services.grpc_errors import fit_header
+from services.servers.grpc_errors import fit_header
 
 log = logging.getLogger(__name__)
 

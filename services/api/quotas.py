@@ -20,7 +20,7 @@ from peloton.model.job import JobRecord
 from services.access.caller import CALLER, name_creator
 from services.access.quotas import Quotas, list_subjects
 from services.api.calls import Calls
-from services.grpc_handlers import AroundCalls, within
+from services.servers.grpc_handlers import AroundCalls, within
 from services.storage.jobs.jobs import Jobs
 from services.storage.jobs.search import Search
 

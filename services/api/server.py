@@ -114,10 +114,10 @@ from services.api.worker_version_service import NoWorkers, Workers, WorkerVersio
 from services.audit.gate import Audit, AuditUnidentified
 from services.audit.recorder import Recorder
 from services.audit.service import AuditService
-from services.grpc_bounds import Receive
-from services.grpc_requests import SERVER_OPTIONS, Requests
-from services.grpc_status import ErrorsToStatus
-from services.role_surface import roles_only_in
+from services.servers.grpc_bounds import Receive
+from services.servers.grpc_requests import SERVER_OPTIONS, Requests
+from services.servers.grpc_status import ErrorsToStatus
+from services.servers.role_surface import roles_only_in
 from services.storage.storage import Storage
 from services.telemetry.calls import measure_calls
 from services.tls.transport import PLAINTEXT, Transport

@@ -17,7 +17,7 @@ from peloton.errors import Internal, PelotonError, PermissionDenied, Unauthentic
 from services.access.caller import CALLER, CLIENT_OF_ROLE
 from services.audit.facts import digest_of, join, name_objects, result_of
 from services.audit.recorder import Recorder
-from services.grpc_handlers import AroundCalls, within
+from services.servers.grpc_handlers import AroundCalls, within
 
 DIGEST_AT_ONCE_BYTES_MAX = 2**20
 _UNIDENTIFIED = Caller("", CallerKind.ANONYMOUS)

@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from services import asgi_server
 from services.aurorabridge.app import HEALTH_PATH, create_app
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.discovery import Member, keep_registered
@@ -20,6 +19,7 @@ from services.aurorabridge.events.stream import Streams
 from services.aurorabridge.events.tasks import Tasks
 from services.aurorabridge.methods import METHODS
 from services.aurorabridge.settings import read_bridge_settings
+from services.servers import asgi_server
 from services.settings import Settings
 from services.tls.transport import Transport
 

@@ -18,13 +18,13 @@ from sqlalchemy.exc import DBAPIError
 from temporalio.service import RPCError
 
 from peloton.errors import Aborted, InvalidArgument, Unavailable
-from services import temporal_connection
 from services.backup import manifest, postgres_copy, schedules, sqlite_copy
 from services.backup.manifest import Manifest
 from services.settings import Settings
 from services.storage import migrate, schema_version, sqlite_files
 from services.storage.engine import Database
 from services.storage.restored import note_restoration
+from services.temporal import connection as temporal_connection
 
 DATABASE, TEMPORAL = "peloton.db", "temporal.db"
 

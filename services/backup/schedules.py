@@ -15,8 +15,8 @@ from temporalio.api.workflowservice.v1 import CreateScheduleRequest, DescribeSch
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from services.temporal import RPC_TIMEOUT
-from services.workflow_labels import SCHEDULE_TYPE
+from services.temporal.task_queues import RPC_TIMEOUT
+from services.temporal.workflow_labels import SCHEDULE_TYPE
 from workflows.attributes import TYPE
 
 M = TypeVar("M", bound=Message)

@@ -32,10 +32,10 @@ from peloton.model.pod import PodShape
 from peloton.model.reason import Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources
-from services.grpc_errors import call_peer
 from services.hostmgr import capacity_messages, messages
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 from services.hostmgr.maintenance_messages import decode_step
+from services.servers.grpc_errors import call_peer
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from peloton.errors import InvalidArgument, ResourceExhausted
 from peloton.lifecycle.latency import BOUND_MAX_MS
 from peloton.model.advice import PodLatency
 from peloton.model.ids import PodId, PodName, parse_job_id
-from services.bounded_http import BoundedHandler, BoundedHttpServer
 from services.hostmgr.latency_reports import LatencyReports
+from services.servers.bounded_http import BoundedHandler, BoundedHttpServer
 
 PATH = "/v1/latencies"
 BODY_BYTES_MAX = 1 << 20

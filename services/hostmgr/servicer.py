@@ -18,8 +18,6 @@ from peloton.model.host import PREFETCH_MAX
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.text import shorten
 from peloton.ports import ImagePrefetcher
-from services.grpc_bounds import CALLS_OF_ROLE_MAX, ReceiveOnThreads
-from services.grpc_requests import SERVER_OPTIONS, RequestsOfThreads
 from services.hostmgr import capacity_messages, messages
 from services.hostmgr.advisor import AdviceServicer, HostAdvisor
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
@@ -31,7 +29,9 @@ from services.hostmgr.maintenance_messages import encode_step
 from services.hostmgr.manager import HostManagerCore
 from services.hostmgr.rebalancer import Rebalancer, RebalanceServicer
 from services.hostmgr.views import ClusterViews, ViewsServicer
-from services.role_surface import roles_only_on_threads
+from services.servers.grpc_bounds import CALLS_OF_ROLE_MAX, ReceiveOnThreads
+from services.servers.grpc_requests import SERVER_OPTIONS, RequestsOfThreads
+from services.servers.role_surface import roles_only_on_threads
 from services.telemetry.calls import measure_threads
 from services.tls.transport import PLAINTEXT, Transport
 

@@ -15,7 +15,7 @@ from peloton.api.v0.peloton_pb2 import JobID
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import Queued
 from peloton.model.reason import PlacementReason, QosReason, RequeueReason
-from services.grpc_errors import call_peer
+from services.servers.grpc_errors import call_peer
 
 T = TypeVar("T")
 

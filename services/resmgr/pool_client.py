@@ -13,7 +13,7 @@ from peloton.api.v0.peloton_pb2 import ResourcePoolID
 from peloton.api.v0.respool import respool_pb2 as pb
 from peloton.api.v0.short_names import respool_pb2_grpc
 from services.access.caller import ON_BEHALF_OF
-from services.grpc_errors import call_peer
+from services.servers.grpc_errors import call_peer
 
 CALL_TIMEOUT_S = 20.0
 NAME = "resource manager"

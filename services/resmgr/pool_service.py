@@ -21,10 +21,10 @@ from peloton.model.ids import ROOT_POOL_ID, RespoolId
 from peloton.model.resources import RESOURCE_KINDS
 from peloton.model.text import ID_CHARS_MAX, shorten
 from services.access.caller import read_person
-from services.grpc_errors import fit_header
 from services.resmgr import pool_rules
 from services.resmgr.loop import AdmissionLoop
 from services.resmgr.state import ResmgrState
+from services.servers.grpc_errors import fit_header
 from services.storage.jobs.jobs import Jobs
 from services.storage.pools import Pools
 

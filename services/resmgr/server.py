@@ -12,9 +12,6 @@ from peloton.api.private import resmgr_pb2_grpc
 from peloton.api.service_names import EXPLAIN_SERVICE, MOVER_SERVICE, RESOURCE_MANAGER, add_under_all_names
 from peloton.model.host import ClusterSums
 from peloton.ports import Lifecycles
-from services.grpc_bounds import CALLS_OF_ROLE_MAX, Receive
-from services.grpc_requests import SERVER_OPTIONS, Requests
-from services.grpc_status import ErrorsToStatus
 from services.resmgr.capacity_source import CapacitySource
 from services.resmgr.explain.service import ExplainService, ExplainsWorkflows
 from services.resmgr.explain.unfit import UnfitJobs, UnfitPods
@@ -28,7 +25,10 @@ from services.resmgr.recorder import Recorder
 from services.resmgr.servicer import AdmissionServicer
 from services.resmgr.settings import LoopSettings, MoverSettings, RecorderSettings
 from services.resmgr.wanted_hosts import find_wanted_hosts
-from services.role_surface import roles_only
+from services.servers.grpc_bounds import CALLS_OF_ROLE_MAX, Receive
+from services.servers.grpc_requests import SERVER_OPTIONS, Requests
+from services.servers.grpc_status import ErrorsToStatus
+from services.servers.role_surface import roles_only
 from services.storage.storage import Storage
 from services.telemetry.calls import measure_calls
 from services.tls.transport import PLAINTEXT, Transport

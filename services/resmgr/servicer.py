@@ -17,8 +17,8 @@ from peloton.model.admission import EvictionOrder
 from peloton.model.ids import JobId, PodId
 from peloton.model.job import Queued
 from peloton.ports import REQUEUED_PODS_MAX
-from services.grpc_errors import details_of, status_of, trailing_of
 from services.resmgr.loop import AdmissionLoop
+from services.servers.grpc_errors import details_of, status_of, trailing_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import logging
 from peloton.lifecycle.worker_ramp import Promotion
 from services.roles.shared import Shared, bounds_of, host_managers_of, make_sweep, opening_wakers, quotas_of
 from services.storage.jobs.jobs import Jobs
-from services.wake_line import Rank
+from services.wakers.wake_line import Rank
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +21,8 @@ async def run_api(shared: Shared, stop: asyncio.Event) -> None:
     from services.api.private_calls import UNSERVED
     from services.audit.compose import make_recorder
     from services.schedules import Schedules
-    from services.temporal_watch import TemporalWatch
-    from services.worker_admin import WorkerAdmin
+    from services.temporal.watch import TemporalWatch
+    from services.temporal.worker_admin import WorkerAdmin
 
     access = make_access(shared.settings, shared.channels.transport, UNSERVED)
     settings, promotion = shared.settings, Promotion(shared.settings.worker_promote)

@@ -12,7 +12,7 @@ from peloton.model.ids import hostmgr_role
 from peloton.ports import ImagePrefetcher
 from services.leading import Leading
 from services.roles.shared import Shared, as_candidate, lead_role, make_sweep, opening_wakers
-from services.wakers import Wakers
+from services.wakers.wakers import Wakers
 
 if TYPE_CHECKING:
     from services.hostmgr.advisor import AdvisorSettings

@@ -11,13 +11,13 @@ from services.roles.shared import Shared, as_candidate, host_managers_of, lead_r
 
 
 async def run_resmgr(shared: Shared, stop: asyncio.Event) -> None:
-    from services.missing_workflows import MissingWorkflows
     from services.resmgr import server
     from services.resmgr.settings import LoopSettings, RecorderSettings, mover_settings
     from services.retention.composition import open_retention, open_service
-    from services.temporal_watch import TemporalWatch
-    from services.worker_versions import VersionController
-    from services.workflow_restarter import WorkflowRestarter
+    from services.temporal.watch import TemporalWatch
+    from services.temporal.worker_versions import VersionController
+    from services.wakers.missing_workflows import MissingWorkflows
+    from services.wakers.workflow_restarter import WorkflowRestarter
 
     shared, election = as_candidate(shared, "resmgr")
     settings, capacity, promotion = shared.settings, host_managers_of(shared), Promotion(shared.settings.worker_promote)

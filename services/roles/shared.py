@@ -19,9 +19,9 @@ from services.leader import LeaderChannels
 from services.leading import Leading, end_process, lead_when_elected
 from services.settings import Settings
 from services.storage.storage import Storage
-from services.sweep import Sweep
-from services.wake_line import Rank
-from services.wakers import Wakers
+from services.wakers.sweep import Sweep
+from services.wakers.wake_line import Rank
+from services.wakers.wakers import Wakers
 from workflows.policies import Policies
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from temporalio.client import Client
 from peloton.errors import InvalidArgument
 from peloton.lifecycle.worker_ramp import Promotion
 from peloton.model.workflow_trouble import FailingActivity
-from services import temporal, temporal_connection
 from services.roles.shared import Shared, bounds_of, host_managers_of, quotas_of, sdk_metrics_address
-from services.temporal_renewal import renewing
-from services.workflow_labels import PoolPaths
+from services.temporal import connection as temporal_connection
+from services.temporal import task_queues as temporal
+from services.temporal.renewal import renewing
+from services.temporal.workflow_labels import PoolPaths
 
 if TYPE_CHECKING:
     from services.api.calls import Calls

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 
-from services.payloads import CONVERTER
 from services.secrets.keyring import NONCE_BYTES, Keyring, KeyringFile
+from services.temporal.payloads import CONVERTER
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from peloton.errors import InvalidSettings
 from peloton.extras import require_extra
 from peloton.ports import SecretStore
-from services.payloads import CONVERTER
 from services.secrets.encrypted import EncryptedSecrets
 from services.secrets.keyring import KeyringFile
 from services.secrets.vault import VaultSecrets
 from services.secrets.vault_client import KUBERNETES, TOKEN, VaultClient, VaultSettings
 from services.setting_groups.secrets import SecretsSettings
 from services.storage.jobs.plain_secrets import PLAIN
+from services.temporal.payloads import CONVERTER
 
 if TYPE_CHECKING:
     from temporalio.converter import DataConverter

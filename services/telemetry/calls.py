@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from services.grpc_handlers import AroundCalls, AroundCallsOnThreads, within
+from services.servers.grpc_handlers import AroundCalls, AroundCallsOnThreads, within
 from services.telemetry import state
 from services.telemetry.metrics import counter, histogram
 from services.telemetry.traces import serving

@@ -9,7 +9,7 @@ from functools import partial
 from http import HTTPStatus
 
 from peloton.errors import InvalidSettings
-from services.bounded_http import BoundedHandler, BoundedHttpServer
+from services.servers.bounded_http import BoundedHandler, BoundedHttpServer
 
 PATH = "/metrics"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager
 from starlette.requests import Request
 
 from peloton.model.text import quote
-from services.places import Places
+from services.servers.places import Places
 from services.web.faults import Refusal, too_busy
 
 BODY_BYTES_MAX = 4 * 2**20

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 
 from peloton.extras import require_extra
-from services import asgi_server
 from services.role_settings import read_mesos_access
+from services.servers import asgi_server
 from services.settings import Settings
 from services.tls.transport import Transport
 from services.web.app import WebSettings, create_app

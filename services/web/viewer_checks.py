@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from peloton.errors import ResourceExhausted
 from services.access.forwarded import Headers
-from services.places import Tally
+from services.servers.places import Tally
 from services.web.api import TIMEOUT_S, Api
 from services.web.faults import Refusal, refusal_of, too_busy
 from services.web.viewer import Viewer

@@ -10,9 +10,9 @@ from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from services.temporal import TASK_QUEUES
+from services.temporal.task_queues import TASK_QUEUES
+from services.temporal.worker_fleet import describe_queue
 from services.ticks import Ticks, ticking
-from services.worker_fleet import describe_queue
 
 PERIOD_S = 10.0
 FIRST_PERIOD_S = 1.0

@@ -48,13 +48,13 @@ from peloton.ports import (
     ScheduledJobs,
     UpdateRecords,
 )
-from services.lifecycles import LIFECYCLES
-from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
+from services.temporal.task_queues import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
+from services.temporal.worker_fleet import DEPLOYMENT
+from services.temporal.worker_versions import VersionClaim
+from services.wakers.lifecycles import LIFECYCLES
 from services.worker.attempts import Attempts, Report, reporting
 from services.worker.build import build_id
 from services.worker.cache import CACHED_MIN
-from services.worker_fleet import DEPLOYMENT
-from services.worker_versions import VersionClaim
 from workflows.job_ends import EndsInSignals
 from workflows.policies import long_queue
 

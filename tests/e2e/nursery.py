@@ -38,10 +38,10 @@ LOADED = (
     "services.resmgr.client",
     "services.resmgr.server",
     "services.resmgr.settings",
-    "services.workflow_restarter",
+    "services.wakers.workflow_restarter",
     "services.runtime",
     "services.worker.worker",
-    "services.worker_versions",
+    "services.temporal.worker_versions",
 )
 """Loads the roles with all that they import. A module that a role loads in addition is loaded in its own process."""
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from cli.main import peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
-from services.role_surface import AGENT_OPTION
+from services.servers.role_surface import AGENT_OPTION
 from services.storage.storage import Storage
 from tests.bench.figures import status_kib
 from tests.e2e.local import Cluster

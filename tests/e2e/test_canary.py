@@ -33,7 +33,7 @@ from peloton.api.v1alpha import peloton_pb2 as v1
 from peloton.model.ids import JobId, job_workflow_id
 from services.secrets.keyring import Keyring, write_keyring
 from services.storage.storage import Storage
-from services.temporal_connection import connect, connect_config
+from services.temporal.connection import connect, connect_config
 from tests.e2e.local import Cluster, bound_to, job_config, shell, temporary
 from tests.e2e.service import Service
 from tests.e2e.shared import Forked

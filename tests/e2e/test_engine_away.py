@@ -9,7 +9,7 @@ import pytest
 from peloton.api.v0.explain import explain_pb2
 from peloton.api.v0.overview import overview_pb2
 from peloton.api.v0.peloton_pb2 import JobID
-from services.worker_fleet import POLL_S
+from services.temporal.worker_fleet import POLL_S
 from tests.e2e.local import Cluster, shell
 from tests.e2e.shared import SIMULATED, Lend
 from tests.nightly import NIGHTLY

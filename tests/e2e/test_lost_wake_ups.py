@@ -12,7 +12,7 @@ from peloton.api import convert
 from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobState
 from services.storage.storage import Storage
-from services.sweep import PERIOD_S, SIGNAL_GRACE_S
+from services.wakers.sweep import PERIOD_S, SIGNAL_GRACE_S
 from tests.e2e.local import Cluster, job_config, shell
 from tests.e2e.shared import SIMULATED, Lend
 from tests.nightly import NIGHTLY

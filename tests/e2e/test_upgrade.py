@@ -11,8 +11,8 @@ import pytest
 from temporalio.client import Client, WorkflowExecution
 
 from services.storage import migrate
+from services.temporal.worker_fleet import DEPLOYMENT
 from services.worker.build import build_id
-from services.worker_fleet import DEPLOYMENT
 from tests.e2e.local import Cluster, shell, temporary
 from tests.e2e.service import Service
 from tests.e2e.test_maintenance import complete, query_maintenance, start, wait_state

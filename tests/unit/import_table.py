@@ -26,31 +26,36 @@ _CHOOSES_HOSTS = (
     "advice bin_packing capacity clusters columns departures fit fleet host_pools placement qos rebalance relocation "
     "rows spreading tree trial"
 )
+_QUEUES = "services.temporal.task_queues"
+_LABELS = "services.temporal.workflow_labels"
+_FLEET = "services.temporal.worker_fleet"
+_HANDLERS = "services.servers.grpc_handlers"
+_LISTENER = "services.servers.bounded_listener"
 _HOSTMGR = ("services.hostmgr", "services.settings", "services.storage")
 _SERVES = (
-    "services.grpc_bounds",
-    "services.grpc_errors",
-    "services.grpc_handlers",
-    "services.grpc_requests",
-    "services.grpc_status",
-    "services.role_surface",
+    "services.servers.grpc_bounds",
+    "services.servers.grpc_errors",
+    _HANDLERS,
+    "services.servers.grpc_requests",
+    "services.servers.grpc_status",
+    "services.servers.role_surface",
     "services.telemetry.calls",
     "services.tls.transport",
 )
 _MEASURES = tuple(f"services.telemetry.{name}" for name in ("log_context", "metrics", "state", "traces"))
-_GRPC = ("peloton.api.limits", "peloton.errors", "services.grpc_errors", "services.grpc_handlers")
+_GRPC = ("peloton.api.limits", "peloton.errors", "services.servers.grpc_errors", _HANDLERS)
 _WAKES = May(
     (
         *_MEASURES,
         "peloton.model",
-        "services.job_rollup",
-        "services.job_waker",
-        "services.lifecycles",
+        "services.wakers.job_rollup",
+        "services.wakers.job_waker",
+        "services.wakers.lifecycles",
         "services.storage.storage",
-        "services.temporal_connection",
-        "services.wake_line",
-        "services.waker",
-        "services.workflow_labels",
+        "services.temporal.connection",
+        "services.wakers.wake_line",
+        "services.wakers.waker",
+        _LABELS,
         "workflows.policies",
     ),
     ("temporalio",),
@@ -149,7 +154,7 @@ MAY: dict[str, May] = {
             "services.election.zookeeper",
         )
     ),
-    "services.grpc_errors": May(
+    "services.servers.grpc_errors": May(
         (
             *_MEASURES,
             "peloton.api.error_details",
@@ -173,19 +178,19 @@ MAY: dict[str, May] = {
         ),
         ("cryptography", "grpc"),
     ),
-    "services.grpc_handlers": May((), ("grpc",)),
-    "services.grpc_bounds": May(("peloton.errors", "services.grpc_handlers"), ("grpc",)),
-    "services.role_surface": May(("services.grpc_handlers", "services.tls.transport"), ("grpc",)),
-    "services.grpc_status": May(_GRPC, ("grpc",)),
-    "services.grpc_requests": May(
-        (*_GRPC, "peloton.api.wire_faults", "peloton.ports", "services.access.caller", "services.grpc_bounds"),
+    "services.servers.grpc_handlers": May((), ("grpc",)),
+    "services.servers.grpc_bounds": May(("peloton.errors", _HANDLERS), ("grpc",)),
+    "services.servers.role_surface": May((_HANDLERS, "services.tls.transport"), ("grpc",)),
+    "services.servers.grpc_status": May(_GRPC, ("grpc",)),
+    "services.servers.grpc_requests": May(
+        (*_GRPC, "peloton.api.wire_faults", "peloton.ports", "services.access.caller", "services.servers.grpc_bounds"),
         ("google", "grpc"),
     ),
     "services.leader": May(
         (
             "peloton.api.limits",
             "peloton.errors",
-            "services.role_surface",
+            "services.servers.role_surface",
             "services.tls.transport",
             "services.election.port",
         ),
@@ -200,7 +205,7 @@ MAY: dict[str, May] = {
     "services.log_lines": May(("peloton.model.text",)),
     "services.telemetry": May(
         (
-            *("peloton.errors", "peloton.model.text", "services.bounded_http", "services.log_lines"),
+            *("peloton.errors", "peloton.model.text", "services.servers.bounded_http", "services.log_lines"),
             *("services.settings", "services.tls"),
         ),
         ("opentelemetry",),
@@ -209,54 +214,54 @@ MAY: dict[str, May] = {
     "services.telemetry.start": May(
         ("services.role_settings", "services.settings", "services.telemetry", "services.tls"), ("opentelemetry",)
     ),
-    "services.telemetry.calls": May(("services.grpc_handlers", "services.telemetry"), ("grpc",)),
+    "services.telemetry.calls": May((_HANDLERS, "services.telemetry"), ("grpc",)),
     "services.rested": May(),
-    "services.bounded_http": May(),
+    "services.servers.bounded_http": May(),
     "services.ticks": May(("peloton.lifecycle.liveness",)),
     "services.health_file": May(("peloton.files",)),
     "services.healthcheck": May(("services.health_file",)),
     "services.health": May(("peloton.lifecycle.liveness", "services.health_file", "services.ticks")),
     "services.recheck": May(),
-    "services.payloads": May(("peloton.model",), ("temporalio",)),
-    "services.temporal": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
-    "services.lifecycles": May(
-        ("peloton.model", "services.storage.storage", "services.temporal", "services.workflow_labels", "workflows"),
+    "services.temporal.payloads": May(("peloton.model",), ("temporalio",)),
+    "services.temporal.task_queues": May(("peloton.model", "workflows.attributes"), ("temporalio",)),
+    "services.wakers.lifecycles": May(
+        ("peloton.model", "services.storage.storage", _QUEUES, _LABELS, "workflows"),
         ("temporalio",),
     ),
-    "services.wake_line": May(),
-    "services.waker": May(
+    "services.wakers.wake_line": May(),
+    "services.wakers.waker": May(
         (
             *_MEASURES,
             "peloton.lifecycle.backoff",
             "peloton.model",
-            "services.failed_workflows",
-            "services.lifecycles",
+            "services.wakers.failed_workflows",
+            "services.wakers.lifecycles",
             "services.storage.storage",
-            "services.temporal",
-            "services.temporal_connection",
-            "services.wake_line",
+            _QUEUES,
+            "services.temporal.connection",
+            "services.wakers.wake_line",
             "workflows.policies",
         ),
         ("opentelemetry", "temporalio"),
     ),
-    "services.job_rollup": May(("peloton.model", "services.job_waker")),
-    "services.job_waker": _WAKES,
-    "services.wakers": _WAKES,
-    "services.temporal_watch": May(
+    "services.wakers.job_rollup": May(("peloton.model", "services.wakers.job_waker")),
+    "services.wakers.job_waker": _WAKES,
+    "services.wakers.wakers": _WAKES,
+    "services.temporal.watch": May(
         (
             "peloton.errors",
             "peloton.lifecycle",
             "peloton.model",
-            "services.failed_workflows",
-            "services.payloads",
-            "services.temporal",
-            "services.worker_fleet",
+            "services.wakers.failed_workflows",
+            "services.temporal.payloads",
+            _QUEUES,
+            _FLEET,
             "workflows",
         ),
         ("temporalio",),
     ),
-    "services.failed_workflows": May(
-        ("peloton.lifecycle", "peloton.model", "services.temporal", "services.workflow_labels", "workflows.attributes"),
+    "services.wakers.failed_workflows": May(
+        ("peloton.lifecycle", "peloton.model", _QUEUES, _LABELS, "workflows.attributes"),
         ("temporalio",),
     ),
     "services.schedules": May(
@@ -265,53 +270,55 @@ MAY: dict[str, May] = {
             "peloton.errors",
             "peloton.lifecycle",
             "peloton.model",
-            "services.temporal",
-            "services.workflow_labels",
+            _QUEUES,
+            _LABELS,
             "workflows",
         ),
         ("google", "temporalio"),
     ),
-    "services.workflow_labels": May(("peloton.model", "workflows.attributes", "workflows.policies"), ("temporalio",)),
-    "services.workflow_restarter": May(
+    "services.temporal.workflow_labels": May(
+        ("peloton.model", "workflows.attributes", "workflows.policies"), ("temporalio",)
+    ),
+    "services.wakers.workflow_restarter": May(
         (
             "peloton.lifecycle.liveness",
-            "services.failed_workflows",
-            "services.missing_workflows",
+            "services.wakers.failed_workflows",
+            "services.wakers.missing_workflows",
             "services.recheck",
-            "services.temporal",
+            _QUEUES,
             "services.ticks",
-            "services.wakers",
+            "services.wakers.wakers",
         ),
         ("temporalio",),
     ),
-    "services.sweep": May((*_MEASURES, "peloton.model", "services.ticks")),
-    "services.missing_workflows": May(("peloton.model", "services.temporal"), ("temporalio",)),
-    "services.worker_fleet": May(
-        ("peloton.lifecycle", "services.payloads", "services.temporal", "services.temporal_connection"),
+    "services.wakers.sweep": May((*_MEASURES, "peloton.model", "services.ticks")),
+    "services.wakers.missing_workflows": May(("peloton.model", _QUEUES), ("temporalio",)),
+    "services.temporal.worker_fleet": May(
+        ("peloton.lifecycle", "services.temporal.payloads", _QUEUES, "services.temporal.connection"),
         ("google", "temporalio"),
     ),
-    "services.worker_versions": May(
-        ("peloton.lifecycle", "services.recheck", "services.temporal", "services.ticks", "services.worker_fleet"),
+    "services.temporal.worker_versions": May(
+        ("peloton.lifecycle", "services.recheck", _QUEUES, "services.ticks", _FLEET),
         ("google", "temporalio"),
     ),
-    "services.worker_admin": May(("peloton.errors", "peloton.lifecycle", "services.worker_fleet"), ("temporalio",)),
-    "services.temporal_connection": May(
+    "services.temporal.worker_admin": May(("peloton.errors", "peloton.lifecycle", _FLEET), ("temporalio",)),
+    "services.temporal.connection": May(
         (
             *_MEASURES,
             "peloton.errors",
             "peloton.model.job",
-            "services.payloads",
+            "services.temporal.payloads",
             "services.telemetry.logs",
             "services.telemetry.workflow_traces",
-            "services.temporal_renewal",
+            "services.temporal.renewal",
         ),
         ("temporalio",),
     ),
-    "services.temporal_renewal": May(("peloton.errors", "services.ticks"), ("google", "temporalio")),
+    "services.temporal.renewal": May(("peloton.errors", "services.ticks"), ("google", "temporalio")),
     "services.secrets": May(
         (
             *("peloton.errors", "peloton.extras", "peloton.files", "peloton.model", "peloton.ports"),
-            *("services.payloads", "services.setting_groups.secrets", "services.storage.jobs.plain_secrets"),
+            *("services.temporal.payloads", "services.setting_groups.secrets", "services.storage.jobs.plain_secrets"),
         ),
         ("cryptography", "temporalio"),
     ),
@@ -323,7 +330,7 @@ MAY: dict[str, May] = {
         (*_MEASURES, *_INSIDE, "peloton.access.audit", "services.storage"), ("sqlalchemy", "sqlmodel")
     ),
     "services.access": May(
-        ("peloton.access", "peloton.api", *_READS_FILES, "peloton.model", "services.grpc_handlers", "peloton.ports"),
+        ("peloton.access", "peloton.api", *_READS_FILES, "peloton.model", _HANDLERS, "peloton.ports"),
         ("google", "yaml"),
     ),
     "services.access.forwarded": May(("peloton.api", "peloton.errors", "services.access.caller"), ("grpc",)),
@@ -339,13 +346,13 @@ MAY: dict[str, May] = {
             "services.access",
             "services.settings",
             "services.tls",
-            "services.role_surface",
+            "services.servers.role_surface",
         )
     ),
     "services.audit": May(
         (
             *_MEASURES,
-            *("peloton.access", "peloton.api", "peloton.errors", "services.access", "services.grpc_handlers"),
+            *("peloton.access", "peloton.api", "peloton.errors", "services.access", _HANDLERS),
             "services.storage.audit.audit_log",
         ),
         ("google", "grpc"),
@@ -358,7 +365,7 @@ MAY: dict[str, May] = {
     "services.access.shares": May(
         (
             *("peloton.access", "peloton.errors"),
-            *("services.access.caller", "services.grpc_bounds", "services.grpc_handlers", "services.places"),
+            *("services.access.caller", "services.servers.grpc_bounds", _HANDLERS, "services.servers.places"),
         )
     ),
     "services.api": May(
@@ -403,7 +410,7 @@ MAY: dict[str, May] = {
             *_STORED,
             *_SERVES,
             "peloton.hosts",
-            "services.bounded_http",
+            "services.servers.bounded_http",
             "services.rested",
             "services.ticks",
             *(f"peloton.scheduling.{name}" for name in _CHOOSES_HOSTS.split()),
@@ -424,13 +431,13 @@ MAY: dict[str, May] = {
         ),
         ("httptools", "orjson", "websockets", "yaml"),
     ),
-    "services.asgi_server": May(
-        ("peloton.errors", "services.bounded_listener", "services.http_connection", "services.tls.transport"),
+    "services.servers.asgi_server": May(
+        ("peloton.errors", _LISTENER, "services.servers.http_connection", "services.tls.transport"),
         ("starlette", "uvicorn"),
     ),
-    "services.bounded_listener": May(),
-    "services.http_connection": May(("services.bounded_listener",), ("uvicorn",)),
-    "services.places": May(("peloton.errors",)),
+    "services.servers.bounded_listener": May(),
+    "services.servers.http_connection": May((_LISTENER,), ("uvicorn",)),
+    "services.servers.places": May(("peloton.errors",)),
     "services.aurorabridge": May(
         (
             "peloton.api",
@@ -438,7 +445,7 @@ MAY: dict[str, May] = {
             "peloton.errors",
             "peloton.model",
             "services.access.forwarded",
-            "services.asgi_server",
+            "services.servers.asgi_server",
             "services.settings",
             "services.tls.transport",
         ),
@@ -455,11 +462,11 @@ MAY: dict[str, May] = {
             "peloton.model",
             "services.access.files",
             "services.access.forwarded",
-            "services.asgi_server",
+            "services.servers.asgi_server",
             "services.role_settings",
             "services.settings",
             "services.tls.transport",
-            "services.places",
+            "services.servers.places",
             "services.secrets.keyring",
             "services.secrets.payload_codec",
         ),
@@ -474,24 +481,24 @@ MAY: dict[str, May] = {
             "peloton.ports",
             "workflows",
             "activities",
-            "services.lifecycles",
-            "services.temporal",
+            "services.wakers.lifecycles",
+            _QUEUES,
             "services.ticks",
-            "services.worker_fleet",
-            "services.worker_versions",
+            _FLEET,
+            "services.temporal.worker_versions",
         ),
         ("temporalio",),
     ),
     "services.aurorabridge.events": May(
         (
             *("peloton.api", "peloton.errors", "peloton.model"),
-            *("services.access.forwarded", "services.aurorabridge", "services.places"),
+            *("services.access.forwarded", "services.aurorabridge", "services.servers.places"),
         ),
         ("grpc", "httptools", "orjson", "starlette", "thriftpy2"),
     ),
     # The shared part of emulated clusters of any kind: it imports none of them.
     "services.lab.shared": May((), ("click", "yaml")),
-    "services.lab.shared.http": May(("services.bounded_listener",), ("httptools", "websockets")),
+    "services.lab.shared.http": May((_LISTENER,), ("httptools", "websockets")),
     "services.lab.kubernetes": May(("services.lab.shared",), ("click", "orjson", "yaml")),
     "services.lab.mesos": May(("services.lab.shared",), ("click", "orjson")),
     "services.lab.mesos.http": May(("services.lab.shared.http", "services.lab.shared.bounded_file"), ("orjson",)),
@@ -512,7 +519,7 @@ MAY: dict[str, May] = {
             "services.log_lines",
             "services.settings",
             "services.tls.authority",
-            "services.temporal_connection",
+            "services.temporal.connection",
             "services.lab.kubernetes.kubeconfig",
             "services.lab.shared.hosts",
             "services.lab.shared.processes",
@@ -548,7 +555,7 @@ MAY: dict[str, May] = {
             "services.secrets.keyring",
             "services.settings",
             "services.storage.processes",
-            "services.temporal_connection",
+            "services.temporal.connection",
         )
     ),
     "services.runtime": May((*_INSIDE, "peloton.extras", "workflows.policies", "services")),

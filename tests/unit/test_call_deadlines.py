@@ -22,8 +22,8 @@ from peloton.api.private import hostmgr_pb2_grpc
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId
 from peloton.ports import CALL_DEADLINE_S, HostManager
-from services.grpc_errors import timeout_s
 from services.hostmgr.client import CALL_TIMEOUT_S, HostManagerClient
+from services.servers.grpc_errors import timeout_s
 from tests.workflow.clock import VirtualClock
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords

@@ -30,10 +30,10 @@ from peloton.errors import (
 )
 from services.api.forward import relay
 from services.api.v1.ids import prefix_error
-from services.grpc_bounds import ReceiveOnThreads
-from services.grpc_errors import DETAILS_BYTES_MAX, from_grpc, trailing_of
-from services.grpc_requests import RequestsOfThreads
-from services.grpc_status import ErrorsToStatus
+from services.servers.grpc_bounds import ReceiveOnThreads
+from services.servers.grpc_errors import DETAILS_BYTES_MAX, from_grpc, trailing_of
+from services.servers.grpc_requests import RequestsOfThreads
+from services.servers.grpc_status import ErrorsToStatus
 from services.web.faults import refusal_of
 
 HEADERS_BYTES_MAX = 8 * 1024

@@ -9,8 +9,8 @@ import grpc.aio
 import pytest
 
 from peloton.errors import ERRORS, InvalidArgument
-from services.grpc_errors import DETAILS_BYTES_MAX, details_of
-from services.grpc_status import ErrorsToStatus
+from services.servers.grpc_errors import DETAILS_BYTES_MAX, details_of
+from services.servers.grpc_status import ErrorsToStatus
 from tests.unit.tidy import ROOT
 
 TABLE = (ROOT / "docs" / "operations.md").read_text().split("## Status codes")[1].split("\n## ")[0]

@@ -16,8 +16,8 @@ import pytest
 from peloton.api.v0.peloton_pb2 import Label
 from peloton.errors import InvalidArgument, ResourceExhausted
 from services.access.caller import ON_BEHALF_OF, read_person
-from services.grpc_bounds import Receive, ReceiveOnThreads
-from services.grpc_requests import (
+from services.servers.grpc_bounds import Receive, ReceiveOnThreads
+from services.servers.grpc_requests import (
     KEPT_BYTES_MAX,
     SERVER_OPTIONS,
     UNPACKED_BYTES_IN_ALL_MAX,
@@ -27,7 +27,7 @@ from services.grpc_requests import (
     UnpackedMemory,
     unpack,
 )
-from services.grpc_status import ErrorsToStatus
+from services.servers.grpc_status import ErrorsToStatus
 
 ONE, ALL, EACH, WATCH = "/any/One", "/any/All", "/any/Each", "/any/Watch"
 LARGE = Label(key="a", value="b" * (UNPACKED_BYTES_MAX - 64)).SerializeToString()

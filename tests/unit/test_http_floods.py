@@ -19,13 +19,13 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from peloton.api.tls_files import TlsPaths
-from services import bounded_listener, http_connection
-from services.asgi_server import serve
-from services.bounded_listener import ENDED_MAX, WAITING_MAX, BoundedListener
 from services.hostmgr.latency_endpoint import LatencyEndpoint
 from services.hostmgr.latency_reports import LatencyReports
 from services.lab.shared.http.cross_site import Guard
 from services.lab.shared.http.server import HttpServer, plain
+from services.servers import bounded_listener, http_connection
+from services.servers.asgi_server import serve
+from services.servers.bounded_listener import ENDED_MAX, WAITING_MAX, BoundedListener
 from services.telemetry import scrape
 from services.tls.authority import LocalAuthority
 from services.tls.secured import TlsTransport

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peloton.model import ids
-from services.lifecycles import LIFECYCLES, StoredLifecycle
+from services.wakers.lifecycles import LIFECYCLES, StoredLifecycle
 from workflows import daemon, gang, job, maintenance, migration, rebalance, scheduled_job, update
 
 JOB = "6d1d5f5e-7d2a-4c6c-9f4e-0a7d3c1b2e01"

@@ -12,7 +12,7 @@ from peloton.model.host import LaunchResult, Placement, PlacementBatch, Unplaced
 from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JobProgress, JobState
 from peloton.model.reason import RequeueReason, RequeueRule
-from services.payloads import CONVERTER
+from services.temporal.payloads import CONVERTER
 from tests.reasons import lacking_capacity, too_large
 from workflows.job import JobCarryOver, JobInput
 from workflows.policies import Policies

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from services.role_surface import AGENT_OPTION, RolesOnly, RolesOnlyOnThreads
+from services.servers.role_surface import AGENT_OPTION, RolesOnly, RolesOnlyOnThreads
 
 PUBLIC, PRIVATE = "/peloton.api.v0.respool.ResourceManager/GetResourcePool", "/peloton.private.resmgr.Admission/Enqueue"
 ECHO: Any = grpc.unary_unary_rpc_method_handler(lambda request, context: request)

@@ -13,8 +13,8 @@ from peloton.errors import Unavailable
 from peloton.lifecycle.wake import TIMER_GRACE_S, Wake, next_due_ns, shown_by_ns
 from peloton.model.ids import JobId
 from peloton.model.job import JobProgress, JobState
-from services.missing_workflows import MissingWorkflows
-from services.sweep import (
+from services.wakers.missing_workflows import MissingWorkflows
+from services.wakers.sweep import (
     BUSY_PERIOD_S,
     FORGET_PAGES_MAX,
     PAGE_JOBS,
@@ -133,7 +133,7 @@ async def test_a_note_that_stays_is_woken_when_its_age_has_doubled() -> None:
 @in_virtual_time
 async def test_wakings_are_remembered_while_their_notes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A note that comes back after a pass without it is woken; notes beyond the bound are woken by each pass."""
-    monkeypatch.setattr("services.sweep.WOKEN_KEPT_MAX", 2)
+    monkeypatch.setattr("services.wakers.sweep.WOKEN_KEPT_MAX", 2)
     notes = Notes(a=-100.0, b=-100.0, c=-100.0)
     sweep = Sweep(notes, notes.wake, clock_ns=clock_ns)
     assert [3, 1, 1] == [await sweep.once() for _ in range(3)]

@@ -12,7 +12,7 @@ from temporalio.service import TLSConfig
 from peloton.errors import InvalidArgument
 from peloton.lifecycle.worker_ramp import host_of
 from services.lab.local.temporal_server import without_client_configuration
-from services.temporal_connection import connect, connect_config
+from services.temporal.connection import connect, connect_config
 
 FILE = """
 [profile.default]

@@ -30,10 +30,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from peloton.lifecycle.problems import NAMED_MAX
 from peloton.model.ids import JobId, RespoolId, job_workflow_id
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
-from services import temporal_watch
-from services.payloads import CONVERTER
-from services.temporal_watch import QUEUES, REPORTED, TemporalWatch
-from services.worker_fleet import DEPLOYMENT
+from services.temporal import watch as temporal_watch
+from services.temporal.payloads import CONVERTER
+from services.temporal.watch import QUEUES, REPORTED, TemporalWatch
+from services.temporal.worker_fleet import DEPLOYMENT
 
 KEYS = itertools.count()
 NOW_NS = 1_700_000_000_000_000_000

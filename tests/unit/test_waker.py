@@ -18,12 +18,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobEnd, JobRecord, JobState, JobType, RolledUp, SlaSpec
-from services.job_rollup import JobRollUp
-from services.job_waker import JobWaker
-from services.lifecycles import Lifecycle
-from services.temporal_connection import CAUSE, END
-from services.wake_line import Due, Rank, WakeLine
-from services.waker import (
+from services.temporal.connection import CAUSE, END
+from services.wakers.job_rollup import JobRollUp
+from services.wakers.job_waker import JobWaker
+from services.wakers.lifecycles import Lifecycle
+from services.wakers.wake_line import Due, Rank, WakeLine
+from services.wakers.waker import (
     RETRY_MAX_S,
     RETRY_S,
     SIGNALS_FOR_PEOPLE,

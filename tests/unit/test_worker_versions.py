@@ -23,10 +23,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from peloton.errors import Aborted
 from peloton.lifecycle.worker_ramp import Act, Decision, Fleet, Promotion, Version
 from peloton.lifecycle.worker_versions import WorkerVersions
-from services import worker_fleet, worker_versions
-from services.worker_admin import WorkerAdmin
-from services.worker_fleet import DEPLOYMENT, START
-from services.worker_versions import RETRY_S
+from services.temporal import worker_fleet, worker_versions
+from services.temporal.worker_admin import WorkerAdmin
+from services.temporal.worker_fleet import DEPLOYMENT, START
+from services.temporal.worker_versions import RETRY_S
 from tests.unit.virtual_time import in_virtual_time, now_s
 
 

@@ -11,7 +11,7 @@ from peloton.model.ids import ROOT_POOL_ID, Hostname, JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.maintenance import HostMaintenance
 from services.lab.local import temporal_server
-from services.workflow_labels import PoolPaths, first_state, job_labels, maintenance_labels
+from services.temporal.workflow_labels import PoolPaths, first_state, job_labels, maintenance_labels
 from tests.unit.model.test_pool_paths import pool as pool_spec
 from workflows.attributes import SEARCH_ATTRIBUTES
 

@@ -20,8 +20,8 @@ from peloton.model.host import HostState
 from peloton.model.ids import Hostname, JobId, RespoolId
 from peloton.model.job import JobRecord, JobState, JobType, SlaSpec
 from peloton.model.maintenance import HostMaintenance
-from services.wakers import Wakers
-from services.workflow_restarter import WorkflowRestarter
+from services.wakers.wakers import Wakers
+from services.wakers.workflow_restarter import WorkflowRestarter
 from tests.unit.virtual_time import in_virtual_time
 from workflows.policies import Policies
 

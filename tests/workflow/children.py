@@ -8,7 +8,7 @@ from typing import Any
 
 from temporalio.api.failure.v1 import Failure
 
-from services.payloads import CONVERTER
+from services.temporal.payloads import CONVERTER
 from tests.workflow.sdk import CHILD_EXISTS, WorkflowActivationJob, WorkflowCommand
 
 

@@ -15,9 +15,9 @@ from temporalio.client import Client, WorkflowHandle
 from peloton.model.host import HostState
 from peloton.model.ids import Hostname, maintenance_workflow_id
 from peloton.model.maintenance import MaintenanceAct
-from services.lifecycles import MAINTENANCE
-from services.wake_line import Rank
-from services.waker import Waker
+from services.wakers.lifecycles import MAINTENANCE
+from services.wakers.wake_line import Rank
+from services.wakers.waker import Waker
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.maintained import CLUSTER, MaintainedHost

@@ -16,9 +16,9 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from peloton.model.ids import job_workflow_id, migration_workflow_id, new_job_id
 from peloton.model.migration import MigrationAct
-from services.lifecycles import MIGRATION
-from services.wake_line import Rank
-from services.waker import Waker
+from services.wakers.lifecycles import MIGRATION
+from services.wakers.wake_line import Rank
+from services.wakers.waker import Waker
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.migrated import TARGET, MigratedPool

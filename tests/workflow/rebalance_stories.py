@@ -14,9 +14,9 @@ from temporalio.client import Client, WorkflowHandle
 
 from peloton.model.ids import rebalance_workflow_id
 from peloton.model.rebalance import RebalanceAct
-from services.lifecycles import REBALANCE
-from services.wake_line import Rank
-from services.waker import Waker
+from services.wakers.lifecycles import REBALANCE
+from services.wakers.wake_line import Rank
+from services.wakers.waker import Waker
 from services.worker.worker import build_workers, run_workers
 from tests.workflow.cluster import Cluster
 from tests.workflow.rebalanced import CLUSTER, RebalancedCluster

@@ -28,8 +28,8 @@ from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.model.ids import JobId, PodId, gang_workflow_id, job_workflow_id, update_workflow_id
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
+from services.temporal.worker_fleet import set_current
 from services.worker.worker import build_workers, run_workers
-from services.worker_fleet import set_current
 from tests.workflow import (
     daemon_stories,
     maintenance_stories,

@@ -21,12 +21,12 @@ from temporalio.worker import Interceptor, Replayer, WorkflowRunner
 
 from peloton.model.ids import JobId, job_workflow_id, new_job_id, update_workflow_id
 from peloton.model.job import JobRecord, RolledUp, SlaSpec
-from services.job_waker import JobWaker
-from services.lifecycles import DAEMON, JOB, start
-from services.payloads import CONVERTER
-from services.waker import Waker
+from services.temporal.payloads import CONVERTER
+from services.temporal.workflow_labels import job_labels
+from services.wakers.job_waker import JobWaker
+from services.wakers.lifecycles import DAEMON, JOB, start
+from services.wakers.waker import Waker
 from services.worker.worker import WorkerPorts, build_workers, run_workers
-from services.workflow_labels import job_labels
 from tests.waiting import Condition, pause_s
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeRecords

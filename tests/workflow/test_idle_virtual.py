@@ -6,7 +6,7 @@ import pytest
 
 from peloton.model.ids import JobId
 from peloton.model.job import SlaSpec
-from services.sweep import PERIOD_S, SIGNAL_GRACE_S
+from services.wakers.sweep import PERIOD_S, SIGNAL_GRACE_S
 from tests.workflow.stories import JOB, SWEPT, Story
 from workflows.policies import Policies
 

@@ -31,7 +31,7 @@ from temporalio.worker import WorkflowInstance
 
 from peloton.model.ids import JobId
 from peloton.model.job import END_HEADER, JobEnd
-from services.payloads import CONVERTER
+from services.temporal.payloads import CONVERTER
 from tests.waiting import Condition
 from tests.workflow.children import Children
 from tests.workflow.clock import VirtualClock

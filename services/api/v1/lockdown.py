@@ -24,7 +24,7 @@ from peloton.api.service_names import (
 )
 from peloton.errors import Reason, Unavailable
 from services.api.calls import Calls
-from services.grpc_handlers import AroundCalls, within
+from services.servers.grpc_handlers import AroundCalls, within
 from services.storage.lockdowns import Lockdowns, refusal_text
 
 LOCKED_AGE_MAX_S = 1.0

@@ -20,7 +20,7 @@ from peloton.model.ids import ROOT_POOL_ID
 from peloton.model.text import quote
 from services.api.channels import AsyncLeaderChannels
 from services.api.forward import RESMGR
-from services.grpc_errors import translate_rpc_errors
+from services.servers.grpc_errors import translate_rpc_errors
 
 M = TypeVar("M", bound=Message)
 

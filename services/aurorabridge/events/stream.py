@@ -19,7 +19,7 @@ from services.aurorabridge.events.event import encode_event, is_event
 from services.aurorabridge.events.feed import Changes, Feed
 from services.aurorabridge.events.tasks import Tasks
 from services.aurorabridge.method import Refusal
-from services.places import Tally
+from services.servers.places import Tally
 
 log = logging.getLogger(__name__)
 

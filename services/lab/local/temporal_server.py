@@ -108,7 +108,7 @@ def starts_workflows(address: str) -> bool:
 
 async def is_reachable(address: str, environment: Mapping[str, str]) -> bool:
     """Report whether a server of the user's answers, with TLS and a key if the environment says so."""
-    from services.temporal_connection import connect, connect_config  # loads Temporal's SDK
+    from services.temporal.connection import connect, connect_config  # loads Temporal's SDK
 
     config = connect_config(address, environment=environment)
     with contextlib.suppress(RuntimeError, TimeoutError):

@@ -20,13 +20,13 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.host import PREFETCH_MAX, Prefetched
 from peloton.model.ids import Hostname
 from peloton.ports import ImagePrefetcher
-from services.grpc_bounds import ReceiveOnThreads
-from services.grpc_requests import RequestsOfThreads
 from services.hostmgr import client as client_module
 from services.hostmgr import image_prefetch
 from services.hostmgr.client import HostManagerClient
 from services.hostmgr.image_prefetch import CALLS_MAX, HttpPrefetcher, prefetcher
 from services.hostmgr.servicer import HostsServicer
+from services.servers.grpc_bounds import ReceiveOnThreads
+from services.servers.grpc_requests import RequestsOfThreads
 from tests.conformance.hostmgr.emulated import TIMEOUT_S, Emulated
 from tests.conformance.hostmgr.world import wait
 from tests.unit.hostmgr.mesos.sockets import Server

@@ -15,7 +15,7 @@ import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoResponse
 
 from services.lab.local.temporal_server import is_reachable
-from services.temporal_connection import CAUSE, connect, connect_config
+from services.temporal.connection import CAUSE, connect, connect_config
 from tests.conformance.workflow.tls_proxy import CERTIFICATES, behind_tls
 from tests.workflow.encrypted import make_encrypting
 from tests.workflow.server import server_story

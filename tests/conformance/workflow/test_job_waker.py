@@ -15,12 +15,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId, job_workflow_id, new_job_id
 from peloton.model.job import JobRecord, RolledUp
-from services import job_waker
-from services import waker as wakers
-from services.job_rollup import JobRollUp
-from services.job_waker import JobWaker
-from services.temporal import BATCH_QUEUE, register_search_attributes
-from services.temporal_connection import connect, connect_config
+from services.temporal.connection import connect, connect_config
+from services.temporal.task_queues import BATCH_QUEUE, register_search_attributes
+from services.wakers import job_waker
+from services.wakers import waker as wakers
+from services.wakers.job_rollup import JobRollUp
+from services.wakers.job_waker import JobWaker
 from tests.ports import free_ports
 from tests.temporal_server import temporal_server
 from tests.workflow.fakes import FakeRecords

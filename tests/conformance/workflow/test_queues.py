@@ -16,10 +16,10 @@ from peloton.model.host import HostState, LaunchResult, Placement
 from peloton.model.ids import Hostname, JobId, RespoolId, job_workflow_id, maintenance_workflow_id, new_job_id
 from peloton.model.job import JobType
 from peloton.model.maintenance import HostMaintenance
-from services.lifecycles import JOB, MAINTENANCE, start
-from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE, TASK_QUEUES
+from services.temporal.task_queues import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE, TASK_QUEUES
+from services.temporal.workflow_labels import job_labels, maintenance_labels
+from services.wakers.lifecycles import JOB, MAINTENANCE, start
 from services.worker.worker import LONG_SLOTS, build_workers, run_workers
-from services.workflow_labels import job_labels, maintenance_labels
 from tests.nightly import nightly
 from tests.workflow.cluster import Cluster
 from tests.workflow.fakes import FakeHostManager, FakeRecords

@@ -19,11 +19,11 @@ from temporalio.envconfig import ClientConnectConfig
 from temporalio.worker import Worker
 
 from peloton.files import write_private_file
-from services.temporal_connection import connect, connect_config
-from services.temporal_renewal import RenewableConnection, renewing
+from services.temporal.connection import connect, connect_config
+from services.temporal.renewal import RenewableConnection, renewing
+from services.temporal.worker_fleet import list_heartbeats
 from services.tls.authority import LocalAuthority
 from services.worker.worker import build_workers, run_workers
-from services.worker_fleet import list_heartbeats
 from tests.conformance.workflow.tls_proxy import behind_tls
 from tests.workflow.server import server_story, wait_until
 from tests.workflow.stories import ports_on

@@ -12,9 +12,9 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from peloton.model.job import JobRecord
-from services.temporal import BATCH_QUEUE, WORKFLOW_TASK_TIMEOUT
-from services.temporal_connection import connect, connect_config
-from services.temporal_watch import QUEUES, TemporalWatch
+from services.temporal.connection import connect, connect_config
+from services.temporal.task_queues import BATCH_QUEUE, WORKFLOW_TASK_TIMEOUT
+from services.temporal.watch import QUEUES, TemporalWatch
 from services.worker import attempts as counting
 from services.worker.attempts import Attempts
 from services.worker.worker import SLOTS, build_workers, run_workers

@@ -17,15 +17,15 @@ from peloton.errors import Aborted
 from peloton.lifecycle.worker_ramp import Act, Decision, Promotion, Step
 from peloton.lifecycle.worker_versions import UNVERSIONED
 from peloton.model.ids import JobId, job_workflow_id
-from services import worker_versions
-from services.temporal import BATCH_QUEUE
-from services.temporal_connection import connect, connect_config
-from services.wakers import Wakers
+from services.temporal import worker_versions
+from services.temporal.connection import connect, connect_config
+from services.temporal.task_queues import BATCH_QUEUE
+from services.temporal.worker_admin import WorkerAdmin
+from services.temporal.worker_fleet import apply, note_start, read_fleet, read_versions
+from services.temporal.worker_versions import VersionClaim, VersionController
+from services.wakers.wakers import Wakers
+from services.wakers.workflow_restarter import WorkflowRestarter
 from services.worker.worker import build_workers, run_workers
-from services.worker_admin import WorkerAdmin
-from services.worker_fleet import apply, note_start, read_fleet, read_versions
-from services.worker_versions import VersionClaim, VersionController
-from services.workflow_restarter import WorkflowRestarter
 from tests.conformance.workflow.conftest import VERSIONED
 from tests.nightly import NIGHTLY
 from tests.workflow.server import (

@@ -31,13 +31,13 @@ from peloton.model.job import SlaSpec
 from peloton.model.maintenance import HostMaintenance
 from peloton.model.migration import MigrationAct
 from peloton.model.rebalance import RebalanceAct
-from services.job_waker import JobWaker
-from services.lifecycles import MAINTENANCE, start
-from services.missing_workflows import MissingWorkflows
-from services.temporal import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
-from services.wakers import Wakers
-from services.workflow_labels import maintenance_labels
-from services.workflow_restarter import WorkflowRestarter
+from services.temporal.task_queues import BATCH_QUEUE, MAINTENANCE_QUEUE, SERVICE_QUEUE
+from services.temporal.workflow_labels import maintenance_labels
+from services.wakers.job_waker import JobWaker
+from services.wakers.lifecycles import MAINTENANCE, start
+from services.wakers.missing_workflows import MissingWorkflows
+from services.wakers.wakers import Wakers
+from services.wakers.workflow_restarter import WorkflowRestarter
 from tests.conformance.workflow.conftest import RESTARTED
 from tests.present import require
 from tests.workflow.fakes import FakeRecords

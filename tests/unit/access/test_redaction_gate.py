@@ -18,7 +18,7 @@ from services.access.caller import CALLER
 from services.access.methods import make_rules
 from services.access.pools import PoolFinder
 from services.access.redaction_gate import Redact
-from services.grpc_errors import details_of, status_of, trailing_of
+from services.servers.grpc_errors import details_of, status_of, trailing_of
 
 METHOD = "/peloton.api.v0.explain.ExplainService/JobWhy"
 MINE, OTHER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"

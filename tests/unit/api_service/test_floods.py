@@ -15,7 +15,7 @@ from peloton.api.v0.access import access_pb2
 from services.access import shares
 from services.access.shares import ANONYMOUS_CALLS_MAX, CALLER_SHARE
 from services.api.server import RPCS_MAX
-from services.grpc_bounds import CONNECTIONS_MAX
+from services.servers.grpc_bounds import CONNECTIONS_MAX
 from tests.doubles.floods import COUNTS, MIB, encode_message, encode_streams, holding, read_memory_mib
 from tests.unit.api_service.test_access import Cluster, cluster, code_of, job  # noqa: F401, a fixture
 from tests.waiting import timeout_s

@@ -16,8 +16,8 @@ from peloton.api.service_names import EXPLAIN_SERVICE, JOB_MANAGER, RESOURCE_MAN
 from peloton.errors import Aborted, ResourceExhausted
 from services.api.calls import WRITE_BYTES_MAX, WRITES_MAX, Calls
 from services.api.server import ApiServer, start
-from services.grpc_errors import RETRY_KEYS
-from services.grpc_status import ErrorsToStatus
+from services.servers.grpc_errors import RETRY_KEYS
+from services.servers.grpc_status import ErrorsToStatus
 from tests.unit.api_service.fakes import RecordedWakes
 from tests.unit.api_service.no_storage import NoStorage
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from services import asgi_server
-from services import http_connection as connection
 from services.aurorabridge import app
 from services.aurorabridge.backend import Backend
 from services.aurorabridge.method import Refusal
+from services.servers import asgi_server
+from services.servers import http_connection as connection
 from tests.unit.aurorabridge.calling import ENCODINGS, details_of
 
 pytestmark = pytest.mark.slow

@@ -26,7 +26,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.errors import ERRORS, Reason
-from services.grpc_errors import trailing_of
+from services.servers.grpc_errors import trailing_of
 
 SERVICES = {
     "jobs": "peloton.api.job.JobManager",

@@ -11,12 +11,12 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 
 from peloton.errors import Unavailable
-from services.payloads import CONVERTER
 from services.secrets import payload_codec
 from services.secrets.keyring import Keyring, KeyringFile, read_keyring, write_keyring
 from services.secrets.payload_codec import ENCODING, EncryptingCodec
 from services.secrets.stores import make_converter
 from services.settings import Settings
+from services.temporal.payloads import CONVERTER
 
 VALUES = ["open sesame", {"pods": [1, 2]}, None, b"\x00bytes"]
 

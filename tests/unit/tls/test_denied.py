@@ -18,7 +18,7 @@ from peloton.client.tls import Tls, channels_of
 from peloton.errors import InvalidSettings
 from services.hostmgr.latency_endpoint import LatencyEndpoint
 from services.hostmgr.latency_reports import LatencyReports
-from services.role_surface import roles_only, roles_only_on_threads
+from services.servers.role_surface import roles_only, roles_only_on_threads
 from services.tls.authority import IssuedFiles, LocalAuthority
 from services.tls.denied import parse_denied
 from tests.unit.test_http_floods import serving as serving_http

@@ -18,7 +18,7 @@ import grpc.aio
 import pytest
 
 from peloton.errors import InvalidArgument, InvalidSettings
-from services.role_surface import roles_only, roles_only_in, roles_only_on_threads
+from services.servers.role_surface import roles_only, roles_only_in, roles_only_on_threads
 from services.settings import load
 from services.tls.authority import IssuedFiles, LocalAuthority
 from services.tls.settings import read_transport

@@ -16,8 +16,8 @@ from typing import Protocol, TypeAlias
 
 import httptools
 
-from services.bounded_listener import HANDSHAKE_S, BoundedListener, Place
 from services.lab.shared.http.cross_site import Guard
+from services.servers.bounded_listener import HANDSHAKE_S, BoundedListener, Place
 
 REASONS = {
     200: "OK",

@@ -26,9 +26,8 @@ from peloton.lifecycle.liveness import ENGINE_BOUND_S
 from peloton.lifecycle.worker_ramp import STEPS, Act, Decision, Fleet, Promotion, Step, decide
 from peloton.lifecycle.worker_versions import UNVERSIONED, WorkerVersions
 from services.recheck import Recheck
-from services.temporal import RPC_TIMEOUT
-from services.ticks import ticking
-from services.worker_fleet import (
+from services.temporal.task_queues import RPC_TIMEOUT
+from services.temporal.worker_fleet import (
     DEPLOYMENT,
     apply,
     forget_start,
@@ -38,6 +37,7 @@ from services.worker_fleet import (
     set_current,
     verdicts_of,
 )
+from services.ticks import ticking
 
 log = logging.getLogger(__name__)
 

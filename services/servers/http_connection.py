@@ -7,7 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from services.bounded_listener import BoundedListener, Place
+from services.servers.bounded_listener import BoundedListener, Place
 
 HEAD_BYTES_MAX = 64 * 2**10
 HEAD_S_MAX = 10.0

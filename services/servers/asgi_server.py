@@ -14,8 +14,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from peloton.errors import Unavailable
-from services.bounded_listener import BoundedListener
-from services.http_connection import Connection
+from services.servers.bounded_listener import BoundedListener
+from services.servers.http_connection import Connection
 from services.tls.transport import PLAINTEXT, Transport
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from temporalio.client import Client
 
 from peloton.lifecycle.workflow_restarts import COUNTED_S, FailedRuns, Restart, evaluate_restart
 from peloton.model.times import NS_PER_S, unix_ns
-from services.temporal import RPC_TIMEOUT
-from services.workflow_labels import SCHEDULED_JOB_TYPE
+from services.temporal.task_queues import RPC_TIMEOUT
+from services.temporal.workflow_labels import SCHEDULED_JOB_TYPE
 from workflows.attributes import TYPE
 
 RUNS_MAX = 20_000

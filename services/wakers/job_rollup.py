@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from peloton.model.ids import JobId
 from peloton.model.job import RolledUp
-from services.job_waker import JobWaker
+from services.wakers.job_waker import JobWaker
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ import grpc
 import grpc.aio
 
 from peloton.errors import Internal, PelotonError
-from services.grpc_errors import details_of, status_of, trailing_of
-from services.grpc_handlers import AroundCalls, within
+from services.servers.grpc_errors import details_of, status_of, trailing_of
+from services.servers.grpc_handlers import AroundCalls, within
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Wakers of one role: one for each kind of workflow in ``services/lifecycles.py``."""
+"""Wakers of one role: one for each kind of workflow in ``services/wakers/lifecycles.py``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from temporalio.client import Client
 
 from peloton.model.ids import Hostname, JobId
-from services.job_rollup import JobRollUp
-from services.job_waker import JobWaker
-from services.lifecycles import DAEMON, JOB, LIFECYCLES, MAINTENANCE, MIGRATION, REBALANCE, StoredLifecycle
 from services.storage.storage import Storage
-from services.wake_line import Rank
-from services.waker import Waker
-from services.workflow_labels import PoolPaths
+from services.temporal.workflow_labels import PoolPaths
+from services.wakers.job_rollup import JobRollUp
+from services.wakers.job_waker import JobWaker
+from services.wakers.lifecycles import DAEMON, JOB, LIFECYCLES, MAINTENANCE, MIGRATION, REBALANCE, StoredLifecycle
+from services.wakers.wake_line import Rank
+from services.wakers.waker import Waker
 from workflows.policies import Policies
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from temporalio.client import Client
 
 from peloton.model.ids import JobId, job_workflow_id
-from services.temporal import RPC_TIMEOUT
+from services.temporal.task_queues import RPC_TIMEOUT
 
 log = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from peloton.api.wire_faults import message_of
 from peloton.errors import InvalidArgument, PelotonError, Reason, ResourceExhausted
 from peloton.ports import PERSON
 from services.access.caller import read_person
-from services.grpc_bounds import CONNECTION_OPTIONS, Incoming
-from services.grpc_errors import abort
-from services.grpc_handlers import AroundCalls, AroundCallsOnThreads, within
+from services.servers.grpc_bounds import CONNECTION_OPTIONS, Incoming
+from services.servers.grpc_errors import abort
+from services.servers.grpc_handlers import AroundCalls, AroundCallsOnThreads, within
 
 log = logging.getLogger(__name__)
 

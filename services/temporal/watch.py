@@ -37,10 +37,10 @@ from peloton.model.ids import JobId, job_workflow_id
 from peloton.model.job import JobRecord
 from peloton.model.times import NS_PER_S
 from peloton.model.workflow_trouble import FailedWorkflow, FailingActivity, FailingTask, JobTrouble, TemporalSnapshot
-from services.failed_workflows import FailedWorkflows
-from services.payloads import CONVERTER
-from services.temporal import BATCH_QUEUE, TASK_QUEUES, queue_of
-from services.worker_fleet import DEPLOYMENT, POLL_S, describe_queue, list_heartbeats, polling
+from services.temporal.payloads import CONVERTER
+from services.temporal.task_queues import BATCH_QUEUE, TASK_QUEUES, queue_of
+from services.temporal.worker_fleet import DEPLOYMENT, POLL_S, describe_queue, list_heartbeats, polling
+from services.wakers.failed_workflows import FailedWorkflows
 from workflows.attributes import JOB_ID, TYPE
 from workflows.policies import long_queue
 

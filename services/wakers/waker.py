@@ -22,13 +22,13 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.lifecycle.backoff import Backoff
 from peloton.model.ids import JobId, RespoolId
-from services.failed_workflows import FailedWorkflows
-from services.lifecycles import Lifecycle, StoredLifecycle, start
 from services.storage.storage import Storage
 from services.telemetry.metrics import counter, register_gauge
-from services.temporal import RPC_TIMEOUT
-from services.temporal_connection import CAUSE
-from services.wake_line import Due, Rank, WakeLine
+from services.temporal.connection import CAUSE
+from services.temporal.task_queues import RPC_TIMEOUT
+from services.wakers.failed_workflows import FailedWorkflows
+from services.wakers.lifecycles import Lifecycle, StoredLifecycle, start
+from services.wakers.wake_line import Due, Rank, WakeLine
 from workflows.policies import Policies
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class Waker:
 
     async def start(self, key: str) -> None:
         """Start the workflow of an object, if the object needs one and it is not running. A failed workflow is started
-        at once for a user's change, and otherwise after its delay (``services/workflow_restarter.py``). Raises
+        at once for a user's change, and otherwise after its delay (``services/wakers/workflow_restarter.py``). Raises
         RPCError, and errors of storage.
         """
         row = self._row

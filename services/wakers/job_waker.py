@@ -11,11 +11,11 @@ from temporalio.client import Client
 
 from peloton.model.ids import JobId
 from peloton.model.job import JobEnd
-from services.lifecycles import JOB
 from services.storage.storage import Storage
-from services.temporal_connection import END
-from services.wake_line import Due, Rank
-from services.waker import Waker
+from services.temporal.connection import END
+from services.wakers.lifecycles import JOB
+from services.wakers.wake_line import Due, Rank
+from services.wakers.waker import Waker
 from workflows.policies import Policies
 
 log = logging.getLogger(__name__)

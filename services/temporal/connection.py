@@ -44,12 +44,12 @@ from temporalio.service import ConnectConfig, RPCError, RPCStatusCode, ServiceCl
 
 from peloton.errors import InvalidArgument, InvalidSettings
 from peloton.model.job import END_HEADER, JobEnd
-from services.payloads import CONVERTER
 from services.telemetry import state
 from services.telemetry.logs import SDK_LOGGER
 from services.telemetry.metrics import counter, histogram, timing
 from services.telemetry.traces import WHAT as TRACES
-from services.temporal_renewal import RenewableConnection
+from services.temporal.payloads import CONVERTER
+from services.temporal.renewal import RenewableConnection
 
 CAUSE: ContextVar[str] = ContextVar("cause", default="")
 """Header of a signal that holds its cause. Histories show it, encrypted where payloads are, and workflows of other

@@ -40,9 +40,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.lifecycle.worker_ramp import CRASH_WINDOW_S, Act, Decision, Fleet, Tasks, Version, count_crashes
 from peloton.lifecycle.worker_versions import UNVERSIONED, WorkerVersions
-from services.payloads import CONVERTER
-from services.temporal import BATCH_QUEUE, RPC_TIMEOUT
-from services.temporal_connection import HEARTBEAT
+from services.temporal.connection import HEARTBEAT
+from services.temporal.payloads import CONVERTER
+from services.temporal.task_queues import BATCH_QUEUE, RPC_TIMEOUT
 
 log = logging.getLogger(__name__)
 

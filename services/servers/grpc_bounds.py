@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 
 from peloton.errors import Cancelled, InvalidArgument
-from services.grpc_handlers import AroundCalls, AroundCallsOnThreads
+from services.servers.grpc_handlers import AroundCalls, AroundCallsOnThreads
 
 CONNECTIONS_MAX = 8_000
 """Connections of a port. The process needs a file descriptor for each."""

@@ -1,8 +1,8 @@
-"""Lifecycles that Temporal workflows own: one row for each kind of workflow. ``services/waker.py`` signals and starts
-them, and ``services/workflow_restarter.py`` restarts them, by this table.
+"""Lifecycles that Temporal workflows own: one row for each kind of workflow. ``waker.py`` signals and starts
+them, and ``workflow_restarter.py`` restarts them, by this table.
 
     kind and key           signalled when                          started by           active ones found by
-    job/ID                 its goal, its update or pods change     the api              notes (services/sweep.py)
+    job/ID                 its goal, its update or pods change     the api              notes (sweep.py)
     gang/ID/RUN            its pods change                         its job              its job
     update/ID              its next step would change something    its job              its job
     daemon/ID              hosts join or leave, pods are ready     its job              its job
@@ -42,14 +42,14 @@ from peloton.model.maintenance import HostMaintenance
 from peloton.model.migration import Migration
 from peloton.model.rebalance import Rebalance
 from services.storage.storage import Storage
-from services.temporal import (
+from services.temporal.task_queues import (
     MAINTENANCE_QUEUE,
     RPC_TIMEOUT,
     WORKFLOW_TASK_TIMEOUT,
     queue_of,
     register_search_attributes,
 )
-from services.workflow_labels import (
+from services.temporal.workflow_labels import (
     NAME_MAX,
     Labels,
     daemon_labels,

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from peloton.errors import Aborted, Unavailable
 from peloton.lifecycle.worker_ramp import Act, Decision, Fleet, Outlook, Promotion, decide, promote, rollback
 from peloton.lifecycle.worker_versions import UNVERSIONED
-from services.worker_fleet import apply, give_up, pardon, read_fleet, set_ramping
+from services.temporal.worker_fleet import apply, give_up, pardon, read_fleet, set_ramping
 
 CONFLICT = "conflict token"
 """Temporal's message for an operation on an outdated state of the deployment."""

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from services.grpc_handlers import AroundCalls, AroundCallsOnThreads, within
+from services.servers.grpc_handlers import AroundCalls, AroundCallsOnThreads, within
 from services.tls.transport import Transport
 
 ROLE_AGENT = "peloton-role"

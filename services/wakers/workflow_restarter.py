@@ -1,9 +1,9 @@
 """Restarts workflows that receive no other signal: terminated ones (as in the Web UI) whose job or maintenance is still
 active, failed ones, missing ones, and runs that began on another version of the workers.
 
-A signal starts the workflow of a live job that has none (``services/waker.py``), but an idle job receives no signal.
+A signal starts the workflow of a live job that has none (``waker.py``), but an idle job receives no signal.
 The leading resource manager therefore polls Temporal by lists that are short, whatever the number of jobs, and wakes
-the workflows in them, by the table of ``services/lifecycles.py``. A failed workflow is started again after a growing
+the workflows in them, by the table of ``lifecycles.py``. A failed workflow is started again after a growing
 delay (``lifecycle.workflow_restarts``). A run that began on another version of the workers continues as new on the
 current one when it is signalled. Idle runs are signalled for that, some at a time, so that no run is older than the
 previous release.
@@ -20,12 +20,12 @@ from datetime import UTC, datetime, timedelta
 from temporalio.client import Client
 
 from peloton.lifecycle.liveness import ENGINE_BOUND_S
-from services.failed_workflows import FailedWorkflows
-from services.missing_workflows import MissingWorkflows
 from services.recheck import Recheck
-from services.temporal import RPC_TIMEOUT
+from services.temporal.task_queues import RPC_TIMEOUT
 from services.ticks import ticking
-from services.wakers import Wakers
+from services.wakers.failed_workflows import FailedWorkflows
+from services.wakers.missing_workflows import MissingWorkflows
+from services.wakers.wakers import Wakers
 
 log = logging.getLogger(__name__)
 
