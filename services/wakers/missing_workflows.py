@@ -2,7 +2,8 @@
 
 An idle job is not signalled, so no other check would find it. Two counts show whether any workflow is missing, and cost
 milliseconds whatever the number of jobs; the ids are compared only when the counts differ twice in a row. Lists of
-Temporal lag behind: a workflow is missing when two comparisons in a row have not found it.
+Temporal lag behind: a workflow is missing when two comparisons in a row have not found it. A namespace that was made
+again has another id, and no workflow at all.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.model.ids import JobId, job_workflow_id
 from services.temporal.task_queues import RPC_TIMEOUT
@@ -41,15 +44,20 @@ class MissingWorkflows:
         """``expected_count``: active jobs whose workflows have seen all that has changed of them."""
         self._client, self._clock = client, clock
         self._expected_count, self._active_ids = expected_count, active_ids
+        self._namespace_id = ""
         self._was_short = False
         self._missed: set[JobId] = set()  # by the last comparison
         self._rests_until_s = self._counts_at_s = 0.0
 
     async def find(self, failed: Collection[str] = ()) -> list[JobId]:
-        """Return active jobs without a workflow in two comparisons of ids. Ids are compared when two calls in a row
-        have counted too few workflows. ``failed``: ids of failed workflows to leave out, which are started again
-        later. Raises errors of Temporal and of storage.
+        """Return active jobs without a workflow in two comparisons of ids, or all of them when the namespace was made
+        again. Ids are compared when two calls in a row have counted too few workflows. ``failed``: ids of failed
+        workflows to leave out, which are started again later. Raises errors of Temporal and of storage.
         """
+        if await self._has_new_namespace():
+            active = await asyncio.to_thread(self._active_ids)
+            log.warning("Temporal has lost its workflows, starting those of all %d active jobs", len(active))
+            return [*active]
         if self._clock() < self._counts_at_s:
             return []
         began_s = self._clock()
@@ -72,3 +80,15 @@ class MissingWorkflows:
         if missing:
             log.warning("%d of %d active jobs have no workflow, starting it", len(missing), len(active))
         return missing
+
+    async def _has_new_namespace(self) -> bool:
+        """Return whether the namespace has another id than at the last call. Raises RPCError."""
+        request = DescribeNamespaceRequest(namespace=self._client.namespace)
+        try:
+            answer = await self._client.workflow_service.describe_namespace(request, timeout=RPC_TIMEOUT)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.PERMISSION_DENIED:
+                raise
+            return False  # the counts have to find it
+        before, self._namespace_id = self._namespace_id, answer.namespace_info.id
+        return before not in ("", self._namespace_id)

@@ -8,6 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from temporalio.api.namespace.v1 import NamespaceInfo
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeNamespaceResponse
+from temporalio.service import RPCError, RPCStatusCode
 
 from peloton.errors import Unavailable
 from peloton.lifecycle.wake import TIMER_GRACE_S, Wake, next_due_ns, shown_by_ns
@@ -192,11 +195,25 @@ def test_when_a_note_is_due_next() -> None:
 
 
 class Temporal:
-    """Lists and counts workflows."""
+    """Lists and counts workflows of a namespace."""
+
+    namespace = "default"
 
     def __init__(self, *jobs: str) -> None:
         self.ids = {f"job/{job}" for job in jobs}
         self.lists = 0
+        self.namespace_id = "made-once"
+        self.error: RPCError | None = None
+
+    @property
+    def workflow_service(self) -> Temporal:
+        return self
+
+    async def describe_namespace(self, request: DescribeNamespaceRequest, **_: Any) -> DescribeNamespaceResponse:
+        assert self.namespace == request.namespace
+        if self.error is not None:
+            raise self.error
+        return DescribeNamespaceResponse(namespace_info=NamespaceInfo(id=self.namespace_id))
 
     async def count_workflows(self, query: str, **_: Any) -> Any:
         return type("Count", (), {"count": len(self.ids)})
@@ -225,6 +242,29 @@ async def test_a_lost_store_of_temporal_is_noticed() -> None:
     assert active == await missing.find()
     temporal.ids = {"job/a", "job/c"}
     assert ["b"] == await missing.find()
+
+
+async def test_a_namespace_that_was_made_again_has_no_workflows() -> None:
+    """The first call after it returns all active jobs, once, and compares nothing."""
+    active = [JobId(name) for name in "abc"]
+    temporal = Temporal("a", "b", "c")
+    missing = looking(temporal, active)
+    assert [] == await missing.find()
+    temporal.namespace_id = "made-again"
+
+    assert [active, []] == [await missing.find() for _ in range(2)]
+    assert 0 == temporal.lists
+
+
+async def test_a_namespace_that_may_not_be_read_is_counted() -> None:
+    """A credential for workflows alone finds missing ones by the counts."""
+    temporal = Temporal("a")
+    temporal.error = RPCError("not for this key", RPCStatusCode.PERMISSION_DENIED, b"")
+    missing = looking(temporal, [JobId("a")])
+    assert [] == await missing.find()
+    temporal.ids.clear()
+
+    assert [[], [], ["a"]] == [await missing.find() for _ in range(3)]
 
 
 async def test_lists_that_lag_behind_give_no_warning(caplog: pytest.LogCaptureFixture) -> None:
