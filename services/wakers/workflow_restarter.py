@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 20.0
 OTHERS_PERIOD_S = 300.0
-"""Seconds between signals to all migrations and rebalancing, whose workflows are not counted when Temporal has lost
-them.
+"""Seconds between signals to all migrations and rebalancing, whose workflows are not counted. They are signalled
+at once when workflows of jobs are missing.
 """
 OVERLAP = timedelta(minutes=2)
 """Time by which two polls overlap, as lists of Temporal lag behind. A workflow that is signalled twice reads its state
@@ -85,10 +85,10 @@ class WorkflowRestarter:
                 try:
                     await self._restart_terminated()
                     failed = await self._restart_failed()
-                    if self._missing is not None:
-                        self._wakers.jobs.jobs_swept(await self._missing.find(failed), MISSING)
+                    missing = await self._missing.find(failed) if self._missing is not None else ()
+                    self._wakers.jobs.jobs_swept(missing, MISSING)
                     await self._renew()
-                    if time.monotonic() - self._others_woken_s >= self._others_period_s:
+                    if missing or time.monotonic() - self._others_woken_s >= self._others_period_s:
                         await self._wakers.wake_active()
                         self._others_woken_s = time.monotonic()
                 except Exception as error:  # of Temporal or of storage: the next poll makes up for it

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -167,3 +167,18 @@ async def test_migrations_and_rebalancing_are_woken_once_a_period() -> None:
     assert ["migration/m", "rebalance/west"] == client.started
     assert len(client.signals) >= 2
     assert [] == later.started
+
+
+@in_virtual_time
+async def test_they_are_woken_at_once_when_jobs_have_lost_their_workflows() -> None:
+    """The store that has lost those of jobs has lost theirs as well."""
+
+    class Lost:
+        async def find(self, failed: Collection[str]) -> list[JobId]:
+            return [JobId("a")]
+
+    client, lost = FakeTemporal(), Lost()
+    async with reviving(client, others_period_s=3600.0, missing=lost):
+        await asyncio.sleep(POLLS)
+
+    assert {"job/a", "migration/m", "rebalance/west"} == {*client.started}
