@@ -4,7 +4,10 @@ and resource manager.
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -47,6 +50,24 @@ def wait(condition: Callable[..., T | None], what: str) -> T:
         assert time.monotonic() < until_s, f"still waiting for {what}"
         time.sleep(0.02)
     return value
+
+
+def label_namespace(client: Client, namespace: str) -> None:
+    """Give the namespace the label of the pool, and return when the policies hold its Jobs. An apiserver's view of a
+    namespace is some moments old: a Job that is created before is not held, and its pods wait with gates.
+    """
+    label = {"metadata": {"labels": {"peloton.io/pool": "dev"}}}
+    assert 200 == client.ask("PATCH", f"/api/v1/namespaces/{namespace}", label, MERGE).status
+    container = {"name": "main", "image": "busybox"}
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs?dryRun=All"
+
+    def is_held() -> bool:
+        reply = client.ask("POST", path, {"metadata": {"name": "ahead"}, "spec": spec})
+        assert reply.status == 201, reply.body
+        return bool(reply.json()["spec"].get("suspend"))
+
+    wait(is_held, f"the policies to hold Jobs of {namespace}")
 
 
 class _Wakes:
@@ -189,11 +210,6 @@ class ExternalWorld:
         found = self.client.ask("GET", f"/api/v1/namespaces/{self.namespace}/events").json()["items"]
         return {event["reason"] for event in found if event["involvedObject"]["name"] == name}
 
-    def label_namespace(self) -> None:
-        """Give the namespace of the pods the label of the pool."""
-        label = {"metadata": {"labels": {"peloton.io/pool": "dev"}}}
-        assert 200 == self.client.ask("PATCH", f"/api/v1/namespaces/{self.namespace}", label, MERGE).status
-
     # In the place of workflows and resource manager.
 
     def jobs(self) -> list[JobRecord]:
@@ -257,7 +273,23 @@ class ExternalWorld:
                 job.name: [(pod.state, pod.message) for pod in self.storage.pods.page(job.job_id)]
                 for job in self.jobs()
             }
+            self._print_state()
             raise AssertionError(f"{error}; last turn: {self.trouble or 'done'}; jobs: {jobs}") from error
+
+    def _print_state(self) -> None:
+        """Print what the host manager knows, what the cluster has, and where all threads are."""
+        driver, held = self.driver, self.driver._owners
+        print(f"connected: {driver.is_connected}; listed: {[one.is_listed for one in driver.external.sources]}")
+        print(f"held owners: live: {held._is_live}; unlisted: {held._unlisted}")
+        for entry in held._entries.values():
+            print(f"{entry.owner.title} {entry.owner.phase}, stand-ins: {len(entry.stand_ins)}, places: {entry.places}")
+        print(f"found: {driver.external.list_pods()}", f"slots: {self.storage.external_pods.slots(CLUSTER)}", sep="\n")
+        for path in ("/apis/batch/v1/namespaces/{}/jobs", "/api/v1/namespaces/{}/pods"):
+            for item in self.client.ask("GET", path.format(self.namespace)).json()["items"]:
+                print(item["metadata"]["name"], item["metadata"].get("annotations"), item["spec"], item["status"])
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        for ident, frame in sys._current_frames().items():
+            print(names.get(ident), "".join(traceback.format_stack(frame)[-4:]), sep="\n")
 
     def slots(self, job_id: JobId) -> dict[str, int]:
         """Return the instances of the job's pods by name; of a deleted pod by uid."""

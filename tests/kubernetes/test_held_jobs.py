@@ -17,7 +17,7 @@ from services.hostmgr.kubernetes.external.gate import ADMITTED, gates_of
 from services.hostmgr.kubernetes.suspend.held_owner import ADMITTED_AS, PAUSED
 from tests.kubernetes.client import MERGE, Json
 from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.external_world import ExternalWorld, quick_world
+from tests.kubernetes.external_world import ExternalWorld, label_namespace, quick_world
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
@@ -38,7 +38,7 @@ def plane() -> Iterator[ControlPlane]:
 @pytest.fixture
 def world(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExternalWorld]:
     with quick_world(plane, tmp_path, monkeypatch, LABELS) as world:
-        world.label_namespace()
+        label_namespace(world.client, world.namespace)
         yield world
 
 

@@ -25,7 +25,7 @@ from services.hostmgr.kubernetes.suspend.owner_kinds import (
 )
 from tests.kubernetes.client import MERGE, Client, Json
 from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.external_world import ExternalWorld, quick_world, wait
+from tests.kubernetes.external_world import ExternalWorld, label_namespace, quick_world, wait
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES
 from tests.kubernetes.owner_controller import OwnerController
@@ -58,7 +58,7 @@ def run(plane: ControlPlane, *arguments: str, status: int = 0) -> str:
 @pytest.fixture
 def world(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ExternalWorld]:
     with quick_world(plane, tmp_path, monkeypatch, LABELS) as world:
-        world.label_namespace()
+        label_namespace(world.client, world.namespace)
         yield world
 
 
