@@ -130,9 +130,7 @@ class Schedules:
         text = base64.b64encode(job.config).decode()
         action = temporal.ScheduleActionStartWorkflow(
             ScheduledJobWorkflow.run,
-            ScheduledJobInput(
-                *(name, str(uuid.uuid4()), text, self._policies), creator=job.creator, quota_subjects=job.quota_subjects
-            ),
+            ScheduledJobInput(name, str(uuid.uuid4()), text, self._policies, creator=job.creator),
             id=schedule_workflow_id(name),
             task_queue=self._task_queue,
             task_timeout=WORKFLOW_TASK_TIMEOUT,

@@ -67,7 +67,6 @@ class ScheduledJobInput:
     policies: Policies = field(default_factory=Policies)
     job_id: str = ""
     creator: str = ""  # of the schedule
-    quota_subjects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,7 @@ class ScheduledJobWorkflow:
         info = workflow.info()
         time = info.typed_search_attributes.get(SCHEDULED_TIME) or info.workflow_start_time
         given, at_ns = self.input, int(time.timestamp()) * NS_PER_S
-        of_creator = (given.creator, given.quota_subjects)
-        run = ScheduledRun(given.schedule, given.creation_id, given.config, at_ns, *of_creator)
+        run = ScheduledRun(given.schedule, given.creation_id, given.config, at_ns, given.creator)
         try:
             start = await workflow.execute_activity_method(
                 ScheduleActivities.create_job, run, summary=f"create the job of {time.isoformat()}", **CREATE_JOB_CALL

@@ -82,6 +82,7 @@ CLASSES = (
     RecordClass("volumes", ("volume",), "until their host has destroyed them"),
     RecordClass("requests", ("watch_cancel", "job_stream", "activity_report"), "a minute, five minutes, and an hour"),
     RecordClass("ended-sessions", ("ended_session",), "until they would have expired, 1,000 of a user"),
+    RecordClass("creators", ("creator",), "one row for each user who has created jobs while a file of quotas was used"),
     RecordClass("processes", ("process",), "two minutes after their last report"),
     RecordClass(
         "configuration",

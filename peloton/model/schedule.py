@@ -59,7 +59,6 @@ class ScheduledJob:
     pool_path: str
     owner: str
     creator: str = ""  # name of the user to whom the jobs belong; "": not known
-    quota_subjects: tuple[str, ...] = ()  # of the creator: its groups and roles with quotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,6 @@ class ScheduledRun:
     config: str  # a serialized JobConfig of v0, as base64
     scheduled_ns: int
     creator: str = ""  # of the schedule
-    quota_subjects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

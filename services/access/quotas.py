@@ -89,11 +89,6 @@ class Quotas:
         """Return the limit of a user by its subjects."""
         return find_limit(self._rules(), quota, subjects, self._default(quota))
 
-    def keep_named(self, subjects: Collection[str]) -> tuple[str, ...]:
-        """Return the subjects that have rules."""
-        rules = self._rules()
-        return tuple(subject for subject in subjects if subject in rules)
-
     def list_limits(self, caller: Caller) -> dict[str, Limit]:
         """Return the limits that a caller has, by quota."""
         if caller.kind is CallerKind.ROLE:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from peloton.access.caller import ANONYMOUS, CallerKind
@@ -27,6 +27,9 @@ from services.storage.jobs.search import Search
 MINUTE_S = 60.0
 USERS_MAX = 10_000
 """Users that are remembered; the one that submitted longest ago is forgotten first."""
+STORED_S = 60.0
+"""Time after which the subjects of a user are written again: those that another process has stored may differ."""
+Clock = Callable[[], float]
 SUBMITS = frozenset(
     {
         *(f"/{name}/Create" for name in JOB_MANAGER),
@@ -41,7 +44,7 @@ class Submissions:
     A user may create a whole minute's jobs at once. Callers without a name share one quota.
     """
 
-    def __init__(self, quotas: Quotas, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, quotas: Quotas, clock_s: Clock = time.monotonic) -> None:
         self.are_limited = quotas.has(SUBMISSIONS)
         self._quotas, self._clock_s = quotas, clock_s
         self._users: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -111,29 +114,44 @@ class _Additions:
         self.active, self.is_exact = await count() + before, not before
 
 
+class Records(Protocol):
+    """Implemented by ``services.storage.creators``."""
+
+    def put(self, name: str, subjects: Sequence[str]) -> None: ...
+
+    def find(self, name: str) -> tuple[str, ...]: ...
+
+
 class Creators:
-    """Subjects of creators that have rules, as far as they are known: a job has the name of its creator alone."""
+    """Subjects of creators of jobs: a job has the name of its creator alone.
 
-    def __init__(self, quotas: Quotas) -> None:
-        self._quotas = quotas
-        self._subjects: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+    While there is a file of quotas, each creation of a job or a schedule stores those of its caller for all processes.
+    """
 
-    def note(self, user: str, subjects: Collection[str]) -> None:
-        """Remember the subjects of a user."""
-        self._subjects[user] = self._quotas.keep_named(subjects)
-        self._subjects.move_to_end(user)
-        if len(self._subjects) > USERS_MAX:
-            self._subjects.popitem(last=False)
+    def __init__(self, quotas: Quotas, records: Records, calls: Calls, clock_s: Clock = time.monotonic) -> None:
+        self._quotas, self._records, self._calls, self._clock_s = quotas, records, calls, clock_s
+        self._stored: OrderedDict[str, tuple[tuple[str, ...], float]] = OrderedDict()
 
-    def name_subjects(self) -> tuple[str, ...]:
-        """Return the subjects of the caller of this request that have rules."""
-        return self._quotas.keep_named(list_subjects(CALLER.get()))
+    async def note_caller(self) -> None:
+        """Store the subjects of the caller, who creates a job or a schedule, unless they were stored a moment ago."""
+        if self._quotas.file is None or not (user := name_creator()):
+            return
+        subjects, now_s = list_subjects(CALLER.get()), self._clock_s()
+        stored, at_s = self._stored.get(user, ((), 0.0))
+        if subjects == stored and now_s - at_s < STORED_S:
+            return
+        await self._calls.run(self._records.put, user, subjects)
+        self._stored[user] = subjects, now_s
+        self._stored.move_to_end(user)
+        if len(self._stored) > USERS_MAX:
+            self._stored.popitem(last=False)
 
-    def find_limit(self, user: str) -> Limit:
-        """Return the limit of the pods of a creator, who may be the caller."""
-        if user == name_creator():
-            self.note(user, list_subjects(CALLER.get()))
-        return self._quotas.find(ACTIVE_PODS, (*subjects_of_name(user), *self._subjects.get(user, ())))
+    async def find_subjects(self, user: str) -> tuple[str, ...]:
+        """Return the subjects of a creator: those of the caller, if it is the creator, else those stored last."""
+        if user and user == name_creator():
+            return list_subjects(CALLER.get())
+        stored = await self._calls.run(self._records.find, user) if user and self._quotas.file is not None else ()
+        return stored or subjects_of_name(user)
 
 
 class PodQuota:
@@ -142,14 +160,15 @@ class PodQuota:
     Jobs without a known creator have no quota. For one event loop.
     """
 
-    def __init__(self, quotas: Quotas, search: Search, jobs: Jobs, calls: Calls) -> None:
-        self._are_limited, self._search, self._jobs, self._calls = quotas.has(ACTIVE_PODS), search, jobs, calls
-        self.creators = Creators(quotas)
+    def __init__(self, quotas: Quotas, search: Search, jobs: Jobs, creators: Creators, calls: Calls) -> None:
+        self._quotas, self._search, self._jobs, self._calls = quotas, search, jobs, calls
+        self.creators = creators
         self._users: WeakValueDictionary[str, _Additions] = WeakValueDictionary()
 
     @asynccontextmanager
     async def creating(self, job: JobRecord) -> AsyncIterator[None]:
         """Check the quota before the block stores a new job. Raises ResourceExhausted beyond the quota."""
+        await self.creators.note_caller()
         async with self._adding(job.creator, job.instance_count, job.job_id):
             yield
 
@@ -165,8 +184,11 @@ class PodQuota:
 
     @asynccontextmanager
     async def _adding(self, user: str, added: int, job_id: JobId | None = None) -> AsyncIterator[None]:
-        is_free = not self._are_limited or not user or added <= 0
-        if is_free or not (limit := self.creators.find_limit(user)).most:
+        if not self._quotas.has(ACTIVE_PODS) or not user or added <= 0:
+            yield
+            return
+        limit = self._quotas.find(ACTIVE_PODS, await self.creators.find_subjects(user))
+        if not limit.most:
             yield
             return
         of = self._users.setdefault(user, _Additions())

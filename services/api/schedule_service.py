@@ -83,6 +83,7 @@ class ScheduleService:
             raise InvalidArgument(f"schedule {name}: {fault}")
         job = await self._check_job(request.job_config)
         check_wanted(context)
+        await self._new_jobs.creators.note_caller()
         await self._schedules.create(name, times, options, job, request.paused, request.note)
         next_ns: Sequence[int] = ()
         with suppress(PelotonError):  # the schedule exists, and a repeated call would be refused
@@ -107,10 +108,7 @@ class ScheduleService:
         pool_id = config.respoolID.value
         path = (await self._read_paths()).get(RespoolId(pool_id), pool_id)
         text = config.SerializeToString()
-        subjects = self._new_jobs.creators.name_subjects()
-        return ScheduledJob(
-            text, config.name, pool_id, path, config.owningTeam, creator=name_creator(), quota_subjects=subjects
-        )
+        return ScheduledJob(text, config.name, pool_id, path, config.owningTeam, creator=name_creator())
 
     async def ListSchedules(self, request: pb.ListSchedulesRequest, context: Any) -> pb.ListSchedulesResponse:
         limit = min(request.limit or LIST_DEFAULT, LIST_MAX)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from peloton.access.quota import subjects_of_name
 from peloton.api.v0.job import job_pb2
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Reason, Unavailable
 from peloton.lifecycle.schedule import job_id_of, job_name_of
@@ -65,8 +64,8 @@ class ScheduledJobs:
             return await self._calls.run(self._start_of, stored)
         await self._locks.check("Write")
         await self._check_backlog()
-        self._new_jobs.creators.note(run.creator, run.quota_subjects)
-        self._submissions.take(run.creator, (*subjects_of_name(run.creator), *run.quota_subjects))
+        if self._submissions.are_limited:
+            self._submissions.take(run.creator, await self._new_jobs.creators.find_subjects(run.creator))
         config = job_pb2.JobConfig.FromString(base64.b64decode(run.config))
         config.name = job_name_of(config.name, run.scheduled_ns)
         refusal = await self._new_jobs.config_refusal(config) or await self._new_jobs.secret_refusal(config)

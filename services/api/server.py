@@ -93,7 +93,7 @@ from services.api.pending_reasons import PendingReasons
 from services.api.private_calls import REFUSED, PrivateCalls
 from services.api.processes import NAME as PROCESSES
 from services.api.processes import Processes
-from services.api.quotas import PodQuota, QuotaGate, Submissions
+from services.api.quotas import Creators, PodQuota, QuotaGate, Submissions
 from services.api.rebalance_service import RebalanceService
 from services.api.schedule_service import Schedules, ScheduleService
 from services.api.servicer import Backend, Servicer
@@ -202,7 +202,7 @@ async def start(
     gates = [QuotaGate(Submissions(quotas)), LockdownGate(locks), backlog]
     guard = Guard(access, make_finder(storage, calls, schedules), recorder)
     server = _make_server(roles_only_in(FOR_ROLES, transport), guard, gates)
-    quota = PodQuota(quotas, storage.search, storage.jobs, calls)
+    quota = PodQuota(quotas, storage.search, storage.jobs, Creators(quotas, storage.creators, calls), calls)
     backend = Backend(storage, calls, hosts, Wake(wakers), PendingReasons(channels), quota)
     jobs, bulk = JobManager(backend, specs), BulkService(backend, specs)
     of_hosts = ClusterServices(ABOUT_HOSTS, channels, lambda names: storage.hosts.clusters_of(names))

@@ -88,7 +88,7 @@ def _make_scheduled_jobs(shared: Shared, channels: AsyncLeaderChannels, calls: C
     """Return the job creator of schedules: it creates jobs as the api does, in a worker."""
     from services.api.hosts import RemoteHosts
     from services.api.new_jobs import NewJobs
-    from services.api.quotas import PodQuota, Submissions
+    from services.api.quotas import Creators, PodQuota, Submissions
     from services.api.scheduled_jobs import ScheduledJobs
     from services.api.v1.lockdown import Locks
     from services.api.v1.specs import Specs
@@ -96,7 +96,7 @@ def _make_scheduled_jobs(shared: Shared, channels: AsyncLeaderChannels, calls: C
 
     storage, paths = shared.storage, PoolPaths(shared.storage.pools.specs)
     quotas = quotas_of(shared.settings)
-    quota = PodQuota(quotas, storage.search, storage.jobs, calls)
+    quota = PodQuota(quotas, storage.search, storage.jobs, Creators(quotas, storage.creators, calls), calls)
     new_jobs = NewJobs(storage.jobs, Specs(storage.pools, calls, RemoteHosts(channels)), calls, quota)
     locks, bounds = Locks(storage.lockdowns, calls), bounds_of(shared.settings)
     return ScheduledJobs(

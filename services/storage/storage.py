@@ -18,6 +18,7 @@ from services.storage.activity_reports import ActivityReports
 from services.storage.admission.admission import Admission
 from services.storage.audit.audit_log import AuditLog
 from services.storage.bulk_reads import BulkReads
+from services.storage.creators import Creators
 from services.storage.daemons.daemons import Daemons
 from services.storage.diagnosis import Diagnosis
 from services.storage.ended_sessions import EndedSessions
@@ -112,6 +113,7 @@ class Storage:
         self.restorations = Restorations(db)
         self.activity_reports = ActivityReports(db)
         self.processes = Processes(db)
+        self.creators = Creators(db)
         self.ended_sessions = EndedSessions(db)
         self.watch_log = WatchLog(db)
         self.history = History(db)

@@ -271,6 +271,14 @@ class Process(SQLModel, table=True):
     settings: str = Field(sa_type=_TEXT)
 
 
+class Creator(SQLModel, table=True):
+    """User who has created jobs, and the subjects of quotas that it was then, as a JSON list."""
+
+    __tablename__ = "creator"
+    name: str = Field(primary_key=True, sa_type=_TEXT)
+    subjects: str = Field(sa_type=_TEXT)
+
+
 class EndedSession(SQLModel, table=True):
     """Session of the web pages that was ended before it expires. ``caller`` is a hash of the identity of its viewer."""
 
@@ -361,6 +369,7 @@ WATCH_CANCEL = METADATA.tables["watch_cancel"]
 LOCKDOWN = METADATA.tables["lockdown"]
 ACTIVITY_REPORT = METADATA.tables["activity_report"]
 PROCESS = METADATA.tables["process"]
+CREATOR = METADATA.tables["creator"]
 ENDED_SESSION = METADATA.tables["ended_session"]
 COUNTER = METADATA.tables["counter"]
 RESPOOL = METADATA.tables["respool"]

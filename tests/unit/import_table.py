@@ -19,7 +19,7 @@ _REPOSITORIES = (
     "hosts.hosts hosts.maintenance hosts.mover jobs.configs jobs.job_streams jobs.job_table jobs.jobs jobs.search "
     "jobs.secrets leases lockdowns moves.migrations moves.rebalances pods.external_pods pods.host_pods pods.pods "
     "pods.status_writes pools restored processes updates.disruptions updates.updates volumes.volumes watch_log "
-    "overview diagnosis ended_sessions"
+    "overview diagnosis creators ended_sessions"
 )
 _STORED = tuple(f"services.storage.{name}" for name in _REPOSITORIES.split())
 _CHOOSES_HOSTS = (

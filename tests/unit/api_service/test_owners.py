@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,11 +70,11 @@ class Cluster:
         self.table: Any = table_pb2_grpc.JobTableServiceStub(channel)
         self.services: Any = stateless_svc_pb2_grpc.JobServiceStub(channel)
         self.updates: Any = update_svc_pb2_grpc.UpdateServiceStub(channel)
-        self._config, self.storage = config, storage
+        self.config, self.storage = config, storage
 
     async def create(self, user: str, count: int, job_id: str = "") -> JobId:
         wire = peloton_pb2.JobID(value=job_id or new_job_id())
-        request = job_pb2.CreateRequest(id=wire, config=self._config(count))
+        request = job_pb2.CreateRequest(id=wire, config=self.config(count))
         answer = await self.jobs.Create(request, metadata=of(user) if user else ())
         assert answer.jobId.value or answer.error.HasField("alreadyExists"), answer
         return JobId(wire.value)
@@ -114,6 +115,13 @@ def quotas(request: pytest.FixtureRequest, tmp_path: Path) -> Quotas:
 
 @pytest.fixture
 async def cluster(storage: Storage, config: Config, quotas: Quotas) -> AsyncIterator[Cluster]:
+    async with serving(storage, config, quotas) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def serving(storage: Storage, config: Config, quotas: Quotas) -> AsyncIterator[Cluster]:
+    """Start an api over the storage."""
     server = await start(
         storage,
         RecordedWakes(),
@@ -313,6 +321,31 @@ async def test_users_and_groups_have_quotas_of_their_own(cluster: Cluster) -> No
     code, text = await expect_refusal(cluster.grow("bob", service, 21))
 
     assert (EXHAUSTED, True) == (code, "user ann has 20 active pods, and 1 more would exceed the quota of 20" in text)
+
+
+STUDENTS = """
+[[quota]]
+subjects = ["group:students"]
+active_pods = 4
+"""
+
+
+@pytest.mark.parametrize("quotas", [STUDENTS], indirect=True)
+@pytest.mark.parametrize("count", [0, 3])
+async def test_the_groups_of_the_creator_count_at_each_api(cluster: Cluster, quotas: Quotas, count: int) -> None:
+    """An api that has never seen the creator, such as one that was started again, refuses growth by others, too."""
+    request = stateless_svc_pb2.CreateJobRequest(spec=spec(count))
+    student = (*of("ann"), ("group", "students"))
+    service = JobId((await cluster.services.CreateJob(request, metadata=student)).job_id.value)
+    roll(cluster.storage, service)
+
+    async with serving(cluster.storage, cluster.config, quotas) as other:
+        await other.grow("bob", service, 4)
+        code, text = await expect_refusal(other.grow("bob", service, 5))
+        after = await expect_refusal(other.grow("ann", service, QUOTA + 1))
+
+    assert (EXHAUSTED, True) == (code, text.endswith("exceed the quota of 4; the rule is group:students"))
+    assert (EXHAUSTED, True) == (after[0], after[1].endswith(BY_SETTING)), "credentials of the creator itself decide"
 
 
 async def test_pods_that_never_waited_name_who_stopped_them(cluster: Cluster) -> None:

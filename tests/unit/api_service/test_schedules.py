@@ -39,7 +39,7 @@ from services.access.quotas import NO_QUOTAS, Quotas, read_quotas_file
 from services.api.backlog import Bounds
 from services.api.calls import Calls
 from services.api.new_jobs import NewJobs
-from services.api.quotas import PodQuota, Submissions
+from services.api.quotas import Creators, PodQuota, Submissions
 from services.api.schedule_service import BACKFILL_MAX
 from services.api.scheduled_jobs import ScheduledJobs
 from services.api.server import make_finder, start
@@ -289,7 +289,8 @@ Creator = Callable[..., ScheduledJobs]
 @pytest.fixture
 async def creator(storage: Storage, hosts: OneSandbox, calls: Calls) -> Creator:
     def make_jobs(bounds: Bounds | None = None, quotas: Quotas = NO_QUOTAS) -> ScheduledJobs:
-        quota = PodQuota(quotas, storage.search, storage.jobs, calls)
+        creators = Creators(quotas, storage.creators, calls)
+        quota = PodQuota(quotas, storage.search, storage.jobs, creators, calls)
         new_jobs = NewJobs(storage.jobs, Specs(storage.pools, calls, hosts), calls, quota)
         locks, submissions = Locks(storage.lockdowns, calls), Submissions(quotas)
         return ScheduledJobs(
@@ -367,11 +368,14 @@ async def test_jobs_of_a_schedule_belong_to_its_creator(creator: Creator, run: S
     assert "ann" == require(storage.jobs.get(JobId(first.job_id))).creator
 
 
-async def test_a_schedule_keeps_the_groups_of_its_creator(creator: Creator, run: ScheduledRun, tmp_path: Path) -> None:
-    """Groups that had a quota when the schedule was created count in its runs, by the rules of today."""
+async def test_groups_of_the_creator_count_in_runs(
+    creator: Creator, run: ScheduledRun, storage: Storage, tmp_path: Path
+) -> None:
+    """The groups are those that the creator had when it last created a job or a schedule, at any process."""
+    storage.creators.put("ann", ["user:ann", "group:maps", "*"])
     (tmp_path / "quotas.toml").write_text('[[quota]]\nsubjects = ["group:maps"]\nactive_pods = 4')
     jobs = creator(quotas=Quotas(active_pods=1, file=read_quotas_file(str(tmp_path / "quotas.toml"))))
-    mine = replace(run, creator="ann", quota_subjects=("group:maps",))
+    mine = replace(run, creator="ann")
     await asyncio.to_thread(jobs.create, mine)
     await asyncio.to_thread(jobs.create, replace(mine, scheduled_ns=NOON_NS + NS_PER_S))
 

@@ -9,7 +9,7 @@ from services.storage.migrations import job_labels
 from services.storage.migrations import operations as do
 from services.storage.migrations.operations import BIG, BIG_ZERO, BLOB, BOOL, INT, NO_TEXT, SEQ, SMALL, TEXT, UUID, ZERO
 
-revision = "0035_from_0009"
+revision = "0036_from_0009"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
@@ -39,6 +39,7 @@ TABLES = (
     ),
     do.table("audit_anchor", "seq", seq=SEQ, hash=TEXT),
     do.table("cluster_binding", "object_id", object_id=TEXT, binding=TEXT),
+    do.table("creator", "name", name=TEXT, subjects=TEXT),
     do.table(
         "daemon_host", "job_id instance_id", job_id=UUID, instance_id=BIG, hostname=TEXT, cluster=TEXT, gone_ns=BIG
     ),
