@@ -133,9 +133,9 @@ def change(file: Path, act: Callable[[Keyring], Keyring]) -> Keyring:
 def rotate_secrets(settings: Settings, config: str) -> None:
     """Encrypt the secrets of all jobs again with the active key, while Peloton runs.
 
-    It also encrypts secrets that were stored before there was a keyring, and moves them to where
-    PELOTON_SECRETS_PROVIDER says; values in Vault to which no job refers are deleted. An interrupted rotation
-    continues with what is left.
+    It also encrypts secrets that were stored before there was a keyring, makes secrets of values that version 0.1 left
+    in configurations of jobs, and moves secrets to where PELOTON_SECRETS_PROVIDER says; values in Vault to which no
+    job refers are deleted. An interrupted rotation continues with what is left.
 
     \b
     Example:
@@ -155,10 +155,14 @@ def rotate_secrets(settings: Settings, config: str) -> None:
         "holders": done.holders,
         "unused_keys": list(done.unused),
         "deleted_values": done.deleted_count,
+        "values_of_configurations": done.taken_count,
+        "jobs_with_values": done.left_count,
     }
     if not print_rows_for_programs(settings, [row], [done.holder]):
         for line in lines_of(done):
             echo(line)
+    if done.left_count:
+        raise Failed("\n".join([*done.left, f"{done.left_count} jobs keep secret values: update or delete them"]))
     if left := sum(count for holder, count in done.holders.items() if holder != done.holder):
         raise Failed(f"{left} secrets were stored meanwhile by roles with other settings: run it again")
 
@@ -171,6 +175,8 @@ def lines_of(done: Rotation) -> list[str]:
     lines = [
         f"{done.secret_count} secrets of {done.job_count} jobs moved; {done.holders.get(done.holder, 0)} are {place}"
     ]
+    if done.taken_count:
+        lines.insert(0, f"{done.taken_count} values of configurations are secrets now")
     if done.deleted_count:
         lines.append(f"{done.deleted_count} values in Vault had no job and were deleted")
     lines += [

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from peloton.errors import Aborted, InvalidArgument
 from services.secrets.encrypted import KEY
 from services.secrets.stores import make_store, open_keyring
 from services.secrets.vault import VaultSecrets
 from services.settings import load
 from services.storage import schema_version
+from services.storage.jobs.config_values import ConfigValues
 from services.storage.storage import Storage
+
+LEFT_MAX = 10
+"""Jobs with values left in their configurations that are named."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,9 @@ class Rotation:
     unused: tuple[str, ...]
     deleted_count: int  # values in Vault without a row
     encrypts_payloads: bool
+    taken_count: int  # values that were in configurations
+    left: tuple[str, ...]  # why values are left in configurations, of LEFT_MAX jobs
+    left_count: int
 
 
 def rotate_secrets(config: str, on_progress: Callable[[int, int], None]) -> Rotation:
@@ -39,6 +47,7 @@ def rotate_secrets(config: str, on_progress: Callable[[int, int], None]) -> Rota
     storage = Storage(url, pool_size=1, secrets=store)
     job_count = secret_count = 0
     try:
+        taken_count, left = _take_values_out(ConfigValues(storage.db, store))
         for job_id in storage.secrets.jobs_held_elsewhere():
             secret_count += storage.secrets.hold_again(job_id)
             job_count += 1
@@ -59,4 +68,18 @@ def rotate_secrets(config: str, on_progress: Callable[[int, int], None]) -> Rota
         unused=tuple(unused),
         deleted_count=deleted_count,
         encrypts_payloads=settings.temporal_encryption,
+        taken_count=taken_count,
+        left=tuple(left[:LEFT_MAX]),
+        left_count=len(left),
     )
+
+
+def _take_values_out(values: ConfigValues) -> tuple[int, list[str]]:
+    """Make values in configurations secrets of their jobs; return their number, and why others are left."""
+    count, left = 0, list[str]()
+    for job_id in values.jobs_with_values():
+        try:
+            count += values.take_out(job_id)
+        except (InvalidArgument, Aborted) as error:
+            left.append(str(error))
+    return count, left

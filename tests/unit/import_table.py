@@ -560,7 +560,10 @@ MAY: dict[str, May] = {
     ),
     "services.runtime": May((*_INSIDE, "peloton.extras", "workflows.policies", "services")),
     "services.secret_rotation": May(
-        ("services.secrets", "services.settings", "services.storage.schema_version", "services.storage.storage")
+        (
+            *("peloton.errors", "services.secrets", "services.settings", "services.storage.jobs.config_values"),
+            *("services.storage.schema_version", "services.storage.storage"),
+        )
     ),
     "services.teardown": May(("peloton.errors", "peloton.model.ids", "services")),
     # The command line calls the API; only commands that run processes or read settings of roles import services.

@@ -87,7 +87,7 @@ class Sent:
     def write(self, conn: sa.Connection, job_id: JobId, secrets: Sequence[Secret]) -> None:
         for one in secrets:
             held = self.held.get(one.path) or self.store.hold(job_id, one)
-            _write(conn, job_id, HeldSecret(one.secret_id, one.revision, held.holder, held.data))
+            write_held(conn, job_id, HeldSecret(one.secret_id, one.revision, held.holder, held.data))
 
 
 class Secrets(Repository):
@@ -167,7 +167,7 @@ class Secrets(Repository):
         stored = _read(conn, job_id)
         current = [(before, after) for before, after in changes if stored.get(before.secret_id) == before]
         for before, after in current:
-            _write(conn, job_id, HeldSecret(before.secret_id, before.revision, after.holder, after.data))
+            write_held(conn, job_id, HeldSecret(before.secret_id, before.revision, after.holder, after.data))
         return len(current)
 
     @reading
@@ -243,7 +243,8 @@ def _read(conn: sa.Connection, job_id: str) -> dict[str, HeldSecret]:
     return {row.secret_id: HeldSecret(row.secret_id, row.revision, row.holder, row.data) for row in rows}
 
 
-def _write(conn: sa.Connection, job_id: str, held: HeldSecret) -> None:
+def write_held(conn: sa.Connection, job_id: str, held: HeldSecret) -> None:
+    """Write the row of a secret."""
     key = sa.and_(JOB_SECRET.c.job_id == job_id, JOB_SECRET.c.secret_id == held.secret_id)
     values = {"revision": held.revision, "holder": held.holder, "data": held.data}
     if not conn.execute(sa.update(JOB_SECRET).where(key).values(values)).rowcount:
