@@ -11,7 +11,7 @@ SUBMISSIONS, ACTIVE_PODS = "submissions_per_minute", "active_pods"
 QUOTAS = (SUBMISSIONS, ACTIVE_PODS)
 ANYONE = "*"
 """Subject that every caller with credentials is."""
-USER, GROUP, ROLE, SPIFFE, BELOW = "user:", "group:", "role:", "spiffe://", "/*"
+USER, GROUP, ROLE, SPIFFE, COMMON_NAME, BELOW = "user:", "group:", "role:", "spiffe://", "cn:", "/*"
 """Beginnings of subjects, and the end of one that stands for all SPIFFE ids below a path."""
 
 Rules = Mapping[str, Mapping[str, int]]

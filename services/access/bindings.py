@@ -2,7 +2,7 @@
 
 [[binding]]
 role = "submitter"
-subjects = ["user:alice", "group:maps", "spiffe://example.org/build/*"]
+subjects = ["user:alice", "group:maps", "spiffe://example.org/build/*", "cn:build.example.org"]
 pools = ["/eng/maps"]
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from peloton.access.caller import CLUSTER, CLUSTER_ROLES, Caller, Grant, Role
-from peloton.access.quota import ANYONE, BELOW, GROUP, SPIFFE, USER
+from peloton.access.quota import ANYONE, BELOW, COMMON_NAME, GROUP, SPIFFE, USER
 from peloton.access.rows import check_keys, text_of, texts_of
 from peloton.model.text import quote
 from services.access.caller import CERTIFICATE
@@ -21,7 +21,7 @@ from services.access.files import read_parsed_file
 
 BINDINGS_MAX = 10_000
 _KEYS = frozenset({"role", "subjects", "pools"})
-_FORMS = (USER, GROUP, SPIFFE)
+_FORMS = (USER, GROUP, SPIFFE, COMMON_NAME)
 
 Bindings = Mapping[str, tuple[Grant, ...]]
 """Subject -> its grants."""
@@ -72,7 +72,7 @@ def check_subject(subject: str, where: str) -> str:
     if subject != ANYONE and (not subject.startswith(_FORMS) or is_wild or subject in _FORMS):
         raise ValueError(
             f"{where}: subject {quote(subject)}: want user:NAME, group:NAME, spiffe://DOMAIN/PATH, which may end with "
-            f"/*, or * for every caller with credentials"
+            f"/*, cn:NAME for the common name of a certificate, or * for every caller with credentials"
         )
     return subject
 
@@ -90,7 +90,7 @@ def subjects_of(caller: Caller) -> list[str]:
     if caller.issuer != CERTIFICATE:
         return [f"{USER}{caller.name}", *(f"{GROUP}{group}" for group in caller.groups)]
     if not caller.name.startswith(SPIFFE):  # a common name may be any text, such as user:alice
-        return []
+        return [f"{COMMON_NAME}{caller.name}"]
     parts = caller.name.split("/")
     return [caller.name, *("/".join([*parts[:count], "*"]) for count in range(3, len(parts)))]
 

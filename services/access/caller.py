@@ -16,7 +16,7 @@ CLIENT_OF_ROLE: ContextVar[str] = ContextVar("CLIENT_OF_ROLE", default="")
 """Address of the user for whom a role that serves users has sent this request; empty: the peer itself has sent it."""
 
 CERTIFICATE = "certificate"
-"""Issuer of a caller whose name is the SPIFFE id of its certificate."""
+"""Issuer of a caller whose name is the SPIFFE id of its certificate, or the common name of one without an id."""
 
 UNNAMED_ROLE = "peloton"
 """Name of a role that the secret of roles proves."""

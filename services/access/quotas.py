@@ -1,7 +1,7 @@
 """Quotas of users: the settings, and rules for users, groups and roles from a TOML file.
 
 [[quota]]
-subjects = ["user:nightly", "group:pipelines", "role:operator", "spiffe://example.org/build/*"]   # "*": all
+subjects = ["user:nightly", "group:pipelines", "role:operator", "spiffe://example.org/build/*", "cn:build"]   # "*": all
 active_pods = 20000
 submissions_per_minute = 600
 """

@@ -127,9 +127,10 @@ def test_deciding_without_pools_agrees_with_deciding_with_them() -> None:
                 assert decide(caller, rule, ("/", "/eng")).is_allowed
 
 
-def test_a_common_name_of_a_certificate_is_no_subject() -> None:
-    """A common name may be any text, such as user:ann."""
-    text = '[[binding]]\nrole = "reader"\nsubjects = ["user:ann", "group:g", "spiffe://d/a/*"]\npools = ["/"]\n'
+def test_a_common_name_of_a_certificate_is_a_subject_of_its_own() -> None:
+    """A common name may be any text, such as user:ann: it is a user, a group or an id of none."""
+    subjects = '["user:ann", "group:g", "spiffe://d/a/*", "cn:build"]'
+    text = f'[[binding]]\nrole = "reader"\nsubjects = {subjects}\npools = ["/"]\n'
     bindings = parse_bindings(text)
 
     def has_role(name: str) -> bool:
@@ -137,6 +138,9 @@ def test_a_common_name_of_a_certificate_is_no_subject() -> None:
 
     assert [False, False, False] == [has_role(name) for name in ("user:ann", "group:g", "ann")]
     assert [True, False] == [has_role(name) for name in ("spiffe://d/a/b", "spiffe://d/b")]
+    assert [True, False] == [has_role(name) for name in ("build", "cn:build")]
+    user_of_that_name = Caller("build", CallerKind.USER, issuer="tokens file")
+    assert not grant(user_of_that_name, bindings).grants
 
 
 def test_a_list_of_methods_shows_no_pools_that_roles_would_not() -> None:

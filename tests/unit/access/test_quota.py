@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from peloton.access.caller import Caller, CallerKind
 from peloton.access.quota import ACTIVE_PODS, Limit, Rules, find_limit, pods_refusal
-from services.access.quotas import parse_quotas
+from services.access.caller import CERTIFICATE
+from services.access.quotas import list_subjects, parse_quotas
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,23 @@ RULES: Rules = {
 def test_the_nearest_rule_counts(subjects: list[str], expected: Limit) -> None:
     """A user's own rule precedes the greatest of its groups, that the greatest of its roles, that the rule of all."""
     assert expected == find_limit(RULES, ACTIVE_PODS, subjects, Limit(3, "PELOTON_QUOTA_ACTIVE_PODS"))
+
+
+def test_certificates_have_quotas_by_their_names() -> None:
+    """The SPIFFE id counts or, without one, the common name, which is no user of that name."""
+    rules = parse_quotas(
+        '[[quota]]\nsubjects = ["cn:build"]\nactive_pods = 5\n'
+        '[[quota]]\nsubjects = ["user:build", "spiffe://d/build"]\nactive_pods = 9'
+    )
+
+    def find(name: str, issuer: str = CERTIFICATE) -> Limit:
+        subjects = list_subjects(Caller(name, CallerKind.SERVICE, issuer=issuer))
+        return find_limit(rules, ACTIVE_PODS, subjects, Limit(1, "default"))
+
+    assert [Limit(5, "cn:build"), Limit(9, "spiffe://d/build"), Limit(1, "default")] == [
+        find(name) for name in ("build", "spiffe://d/build", "user:build")
+    ]
+    assert Limit(9, "user:build") == find("build", "tokens file")
 
 
 def test_a_file_of_quotas_is_read() -> None:
