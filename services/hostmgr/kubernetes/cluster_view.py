@@ -230,10 +230,20 @@ class ClusterView:
         self._wake()
 
     def stand_in_placed(self, stand_in: Json, pod: Json) -> None:
-        """Move what a stand-in holds to the pod that a scheduler has bound in its place."""
+        """Move what a stand-in holds to the pod that a scheduler has bound in its place; one that has ended holds
+        nothing."""
         with self.lock:
-            self.ledger.expect(key_of(pod), pod["spec"]["nodeName"], demand_of(pod))
+            if not is_over(pod):
+                self.ledger.expect(key_of(pod), pod["spec"]["nodeName"], demand_of(pod))
             self.ledger.drop_pod(key_of(stand_in))
+        self._wake()
+
+    def drop_unseen_pod(self, pod: Json) -> None:
+        """Remove a pod in the place of a stand-in that the watch of pods on nodes may never show, or no more. What that
+        has shown may be a later pod of the same name, whose end it will show."""
+        with self.lock:
+            if self.ledger.is_expected(key_of(pod)):
+                self.ledger.drop_pod(key_of(pod))
         self._wake()
 
     def taints(self) -> frozenset[Taints]:

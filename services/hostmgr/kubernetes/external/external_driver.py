@@ -41,7 +41,8 @@ class ExternalPodsDriver(KubernetesDriver):
     ) -> None:
         super().__init__(settings, refusal)
         gone = self.view.external_pod_gone
-        self._owners = HeldOwners(self.api, self.view.stand_in_placed, read_kinds(settings.owner_kinds))
+        kinds = read_kinds(settings.owner_kinds)
+        self._owners = HeldOwners(self.api, self.view.stand_in_placed, kinds, self.view.drop_unseen_pod)
         self.external = ExternalPods(
             self.api,
             settings.cluster,

@@ -215,10 +215,11 @@ class ExternalPods:
             self._changed()
 
     def look(self, pod: Json) -> None:
-        """Record a launched pod that was read directly."""
+        """Record a launched pod that was read directly. Events of the watch since then take precedence."""
         with self._lock:
             seen = self._pods.get(pod["metadata"]["uid"])
-            reports = self._take(seen.source, pod, is_deleted=False) if seen is not None else []
+            is_news = seen is not None and not run_of(seen.pod)
+            reports = self._take(seen.source, pod, is_deleted=False) if seen is not None and is_news else []
         self._publish(reports)
 
     def _take(self, source: _Source, pod: Json, is_deleted: bool) -> list[PodReport]:

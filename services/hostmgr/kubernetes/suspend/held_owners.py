@@ -123,9 +123,11 @@ class HeldOwners:
         api: ApiServer,
         placed: Callable[[Json, Json], None],
         kinds: Sequence[OwnerKind],
+        gone: Callable[[Json], None] = lambda pod: None,
     ) -> None:
-        """``placed`` takes a stand-in, and the pod with a node that has its place."""
-        self._api, self._placed = api, placed
+        """``placed`` takes a stand-in, and the pod with a node that has its place; ``gone`` each pod of an owner that
+        was deleted or has ended."""
+        self._api, self._placed, self._gone = api, placed, gone
         self._kinds, self._missing = kinds, [*kinds]
         self._sink: Watched | None = None
         self._lock = threading.RLock()
@@ -248,6 +250,10 @@ class HeldOwners:
             by_owner.setdefault(self._root_of(pod), {})[pod["metadata"]["uid"]] = pod
         with self._lock:
             before, self._pods = self._pods, by_owner
+            there = {pod["metadata"]["uid"] for pod in pods if not is_over(pod)}
+            for uid, pod in ((uid, pod) for some in before.values() for uid, pod in some.items()):
+                if uid not in there:
+                    self._gone(pod)  # first: a pod of the same name may be among the others
             self._unlisted.discard(PODS)
             if self._is_live:
                 for uid in before.keys() | by_owner.keys():
@@ -259,6 +265,8 @@ class HeldOwners:
         pod["metadata"].pop("managedFields", None)
         uid, own = self._root_of(pod), pod["metadata"]["uid"]
         with self._lock:
+            if is_deleted or is_over(pod):
+                self._gone(pod)
             if is_deleted:
                 self._pods.get(uid, {}).pop(own, None)
                 if not self._pods.get(uid):
@@ -377,8 +385,7 @@ class HeldOwners:
             return None
         if one["spec"].get("nodeName") != node:
             one = {**one, "spec": {**one["spec"], "nodeName": node}}
-            if not is_over(pod):
-                self._placed(one, pod)
+            self._placed(one, pod)
         entry.stand_ins[place] = {**one, "status": _RUNNING if has_run else _PENDING}
         return place
 
