@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -21,7 +20,6 @@ from peloton.model.ids import PodId
 from services.hostmgr.external_port import PodCondition
 from services.hostmgr.kubernetes.apiserver.watch import Reflector, Watched
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, check_answers
-from services.hostmgr.kubernetes.external.external_requests import event_about, make_reference
 from services.hostmgr.kubernetes.external.external_specs import POOL, Owner, controller_of
 from services.hostmgr.kubernetes.external.gate import is_by_gate
 from services.hostmgr.kubernetes.pods.launches import BY_SUSPEND, HELD
@@ -31,14 +29,13 @@ from services.hostmgr.kubernetes.suspend.held_owner import (
     Phase,
     admission_request,
     collection_of,
-    condition_request,
     owner_of_stand_in,
-    read_condition,
     return_request,
     stand_ins_of,
     suspension_request,
 )
 from services.hostmgr.kubernetes.suspend.late_owners import LateOwner
+from services.hostmgr.kubernetes.suspend.notices import FINE, Notices, Said
 from services.hostmgr.kubernetes.suspend.owner_kinds import OwnerKind, reference_path
 
 log = logging.getLogger(__name__)
@@ -51,13 +48,9 @@ ROOTS_MAX = 10_000
 """Limit of objects whose controllers are cached."""
 DEPTH_MAX = 4
 """Limit of controllers above a pod."""
-EVENTS_MAX, EVENTS_WAITING_MAX = 100, 10_000
-"""Limits of events written in one call, and of unwritten ones; the oldest are dropped."""
 ADMITTED, SUSPENDED, REFUSED = "PelotonAdmitted", "PelotonSuspended", "PelotonRefused"
 NOT_HELD = "PelotonNotHeld"
 """Reasons of events and of the condition."""
-FINE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-"""Answers about an owner that is gone, or has changed: its next event brings what is to be done."""
 
 
 @dataclass(slots=True)
@@ -66,7 +59,7 @@ class _Entry:
     stand_ins: list[Json] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)  # uid of a pod -> the stand-in whose place it has
     quiet_since_s: float = 0.0
-    said: tuple[str, str] = ("", "")  # reason and message that it shows
+    said: Said = field(default_factory=Said)
 
 
 class _OfKind:
@@ -139,7 +132,7 @@ class HeldOwners:
         self._unlisted = {PODS}
         self._is_live = self._has_looked = False
         self._find_at_s = 0.0
-        self._unwritten: deque[Request] = deque(maxlen=EVENTS_WAITING_MAX)
+        self._notices = Notices(api)
 
     def pass_to(self, sink: Watched) -> None:
         """Set the receiver of the stand-ins."""
@@ -435,7 +428,7 @@ class HeldOwners:
                 refused |= dict.fromkeys(runs, f"{owner.title} was not admitted: {answer.message}")
             else:
                 text = f"its pool admits it, and its {len(runs)} pods have room"
-                self._write(owner, "Normal", ADMITTED, text)
+                self._notices.write(owner, "Normal", ADMITTED, text)
         if unknown is not None:
             raise unknown
         return refused
@@ -472,42 +465,16 @@ class HeldOwners:
         for owner, answer in zip(owners, answers, strict=True):
             if not isinstance(answer, OSError) and answer.is_ok:
                 log.info("%s is suspended: %s", owner.title, why)
-                self._write(owner, "Normal", SUSPENDED, why)
+                self._notices.write(owner, "Normal", SUSPENDED, why)
         check_answers(answers, *FINE)
 
     def show(self, conditions: Iterable[tuple[Json, PodCondition]]) -> None:
         """Show at the owners of stand-ins why these wait; an event follows each new reason. Raises OSError."""
-        self._show_all({owner_of_stand_in(one): condition for one, condition in conditions})
-
-    def _show_all(self, told: Mapping[str, PodCondition]) -> None:
-        sent: list[tuple[_Entry, HeldOwner, PodCondition, str]] = []
+        told = {owner_of_stand_in(one): condition for one, condition in conditions}
         with self._lock:
-            for uid, condition in told.items():
-                entry = self._entries.get(uid)
-                if entry is None or entry.said == (condition.reason, condition.message):
-                    continue
-                shown = read_condition(entry.owner)
-                if shown != (condition.reason, condition.message):
-                    sent.append((entry, entry.owner, condition, shown[0] or entry.said[0]))
-                entry.said = condition.reason, condition.message
-        answers = self._api.ask_all([condition_request(owner, c.reason, c.message) for _, owner, c, _ in sent])
-        failed: list[Answer | OSError] = []
-        for (entry, owner, condition, before), answer in zip(sent, answers, strict=True):
-            if isinstance(answer, OSError) or answer.status == HTTPStatus.CONFLICT or answer.may_pass:
-                entry.said = ("", "")
-                failed.append(answer)
-                continue
-            if not answer.is_ok:  # some kinds have no such status while they wait: the event says it
-                log.debug("%s: its condition is not written: %s", owner.title, answer.message)
-            if before != condition.reason:
-                kind = "Normal" if condition.is_expected else "Warning"
-                self._write(owner, kind, condition.reason, condition.message)
-        check_answers(failed, *FINE)
-
-    def _write(self, owner: HeldOwner, kind: str, reason: str, message: str) -> None:
-        """Note an event, which is written later."""
-        about = make_reference(owner.object, owner.kind.api_version, owner.kind.kind)
-        self._unwritten.append(event_about(about, kind, reason, message))
+            known = [(one, told[uid]) for uid, one in self._entries.items() if uid in told]
+            shown = [(one.owner, one.said, condition) for one, condition in known]
+        self._notices.show(shown)
 
     # Periodic tasks.
 
@@ -524,19 +491,15 @@ class HeldOwners:
                 return
             entries = [*self._entries.values()]
             returning = [entry.owner for entry in entries if self._is_rested(entry, now_s)]
-            unfit = {one.owner.uid: why for one in entries if (why := _why_unfit(one.owner)) is not None}
+            unfit = [(one.owner, one.said, why) for one in entries if (why := _why_unfit(one.owner)) is not None]
             outgrown = [one.owner for one in entries if one.owner.phase is Phase.RUNS and one.owner.has_outgrown]
         with ExitStack() as stack:  # a step that is refused stops no other
-            stack.callback(self._write_events)
-            stack.callback(self._show_all, unfit)
+            stack.callback(self._notices.write_events)
+            stack.callback(self._notices.show, unfit)
             stack.callback(self._hold_late)
             if outgrown:
                 self._suspend(outgrown, "it has more pods than its pool has admitted, and is queued with them")
             check_answers(self._api.ask_all([return_request(owner) for owner in returning]), *FINE)
-
-    def _write_events(self) -> None:
-        some = [self._unwritten.popleft() for _ in range(min(len(self._unwritten), EVENTS_MAX))]
-        check_answers(self._api.ask_all(some), *FINE)
 
     def _hold_late(self) -> None:
         """Hold the owners that the policies have missed, or say why they run. Raises OSError."""
@@ -544,7 +507,7 @@ class HeldOwners:
             found, self._late = [*self._late.values()], {}
         left = [(one.owner, why) for one in found if (why := one.why_left(time.time()))]
         for owner, why in left:
-            self._write(owner, "Warning", NOT_HELD, why)
+            self._notices.write(owner, "Warning", NOT_HELD, why)
         kept = {owner.uid for owner, _ in left}
         holding = [one for one in found if one.owner.uid not in kept]
         answers = self._api.ask_all([one.request for one in holding])
@@ -553,7 +516,7 @@ class HeldOwners:
                 with self._lock:
                     self._late[one.owner.uid] = one
             elif answer.is_ok:
-                self._write(
+                self._notices.write(
                     one.owner, "Normal", SUSPENDED, f"it was created before pool {one.pool} held it: it is queued"
                 )
         check_answers(answers, *FINE)
