@@ -133,9 +133,10 @@ class HeldOwner:
         """Return what distinguishes its stand-ins: the number of its admission, and what its pods request."""
         meta = self.object["metadata"]
         terms = [label_or_annotation(meta, each) for each in (POOL, PRIORITY, PREEMPTIBLE)]
-        specs = [(name, template.get("spec")) for name, template in self.templates]
-        digest = hashlib.sha256(orjson.dumps([terms, specs], option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
-        return f"{self.admissions}.{digest}"
+        different = {id(template): template for _, template in self.templates}
+        digests = {each: _digest(template.get("spec")) for each, template in different.items()}
+        pods = [(name, digests[id(template)]) for name, template in self.templates]
+        return f"{self.admissions}.{_digest([terms, pods])[:12]}"
 
     @property
     def admissions(self) -> int:
@@ -181,6 +182,10 @@ class HeldOwner:
     def has_outgrown(self) -> bool:
         """Return whether it has more pods than were admitted: its user has scaled it since."""
         return self.admission is not None and len(self.templates) > len(self.admission.runs)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def collection_of(kind: OwnerKind, namespace: str = "") -> str:
