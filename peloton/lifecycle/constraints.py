@@ -14,7 +14,7 @@ from peloton.lifecycle.label_tests import LABEL_TEST, describe_test, label_under
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, SECRETS_LABEL
 from peloton.model.ids import Hostname
 from peloton.model.negation import unequal
-from peloton.model.pod import PORT_LABEL, AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel
+from peloton.model.pod import PORT_LABEL, AllOf, AnyOf, Constraint, HostLabel, HostPreference, Label, PodLabel
 
 Labels = Mapping[str, str | Mapping[str, int]]
 """Label key -> its value, or a map from each value to its number of occurrences."""
@@ -99,6 +99,11 @@ def _count_passing(labels: Labels, key: str, test: str) -> int:
     if isinstance(found, str):
         return int(passes(found, test))
     return sum(count for value, count in found.items() if passes(value, test))
+
+
+def score(preferences: Iterable[HostPreference], labels: Labels) -> int:
+    """Return the sum of the weights of the preferences that a host with these labels meets."""
+    return sum(each.weight for each in preferences if evaluate(each.constraint, labels, None) is True)
 
 
 def only_value(labels: Labels, key: str) -> str | None:

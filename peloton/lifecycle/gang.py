@@ -151,5 +151,6 @@ def enough_for_both(a: PodShape, b: PodShape) -> PodShape:
         controller=a.controller or b.controller,
         strategy=a.strategy,
         layout=a.layout,
+        preferences=a.preferences,
         constraint=None if not rules else rules[0] if len(rules) == 1 else AllOf(tuple(rules)),
     )

@@ -163,6 +163,14 @@ PORT_LABEL = "peloton/port"
 Pods with dynamic ports have the label on their host."""
 
 
+@dataclass(frozen=True, slots=True)
+class HostPreference:
+    """Preference of a pod: hosts that meet the constraint score ``weight`` more. It excludes no host."""
+
+    weight: int
+    constraint: Constraint  # on labels of the host alone
+
+
 def port_label(number: int) -> Label:
     return PORT_LABEL, str(number)
 
@@ -181,6 +189,7 @@ class PodShape:
     volume_mib: int = 0  # of its volume, not in the resources; included when a new volume is placed
     workload: Workload = Workload.ANY  # set for placement only
     layout: Layout | None = None  # relative to other pods of the job
+    preferences: tuple[HostPreference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def _is_searchable(fleet: Fleet, requests: Sequence[PodRequest], chosen: Sequenc
 def _is_plain(request: PodRequest) -> bool:
     shape = request.shape
     is_packed = shape.strategy is Strategy.PACK_HOST and shape.layout is None and not shape.volume_mib
-    is_packed = is_packed and not compute_needed(shape.resources).extended
+    is_packed = is_packed and not compute_needed(shape.resources).extended and not shape.preferences
     return is_packed and not pod_labels_named(shape.constraint)
 
 

@@ -32,9 +32,9 @@ def order_clusters(
 ) -> ClusterChoice:
     """Sort the clusters in which to look for hosts for the wanted pods.
 
-    Clusters that most pods return to (``preferred``: pods by cluster) come first, then the ones with free resources for
-    most of the wanted pods, then the rest by name. Silent clusters are left out, and so are clusters that the
-    constraint of every wanted pod excludes.
+    Clusters that most pods return to (``preferred``: pods by cluster) come first, then the ones that the preferences of
+    the pods favour, then the ones with free resources for most of the wanted pods, then the rest by name. Silent
+    clusters are left out, and so are clusters that the constraint of every wanted pod excludes.
     """
     passed: list[ClusterReason] = []
     tried: list[ClusterView] = []
@@ -45,8 +45,20 @@ def order_clusters(
             passed.append(ClusterReason(cluster.name, ClusterRule.ELSEWHERE, detail=cluster.kind))
         else:
             tried.append(cluster)
-    tried.sort(key=lambda one: (-preferred.get(one.name, 0), -_count_fitting(one, wanted), one.name))
+    tried.sort(
+        key=lambda one: (-preferred.get(one.name, 0), -_score(one, wanted), -_count_fitting(one, wanted), one.name)
+    )
     return ClusterChoice(tuple(one.name for one in tried), tuple(passed))
+
+
+def _score(cluster: ClusterView, wanted: Sequence[tuple[PodShape, int]]) -> int:
+    """Return the sum of the weights of preferences that hosts of the cluster may meet, over all wanted pods."""
+    return sum(
+        each.weight * count
+        for shape, count in wanted
+        for each in shape.preferences
+        if may_hold_in(each.constraint, cluster.name, cluster.kind)
+    )
 
 
 def _count_fitting(cluster: ClusterView, wanted: Sequence[tuple[PodShape, int]]) -> int:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels, hosts_named, only_value, pod_labels_named
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels, hosts_named, only_value, pod_labels_named, score
 from peloton.model.ids import Hostname
 from peloton.model.misfit import HostRule, Misfit, Refused
-from peloton.model.pod import Constraint, Label, PodShape
+from peloton.model.pod import Constraint, HostPreference, Label, PodShape
 from peloton.model.resources import Resources, compute_needed, to_extended
 from peloton.scheduling.fit import by_key, count_fits_with, label_misfit, pods_misfit
 from peloton.scheduling.host_kinds import HostKinds
@@ -292,6 +292,13 @@ class Fleet:
             )
             fits[row] = has_capacity and self._label_misfit(shape, row) is None
         return np.asarray(fits)
+
+    def scores(self, preferences: tuple[HostPreference, ...]) -> Ints:
+        """Return the score ``[H]`` of each row: the sum of the weights of the preferences that its host meets."""
+        found = np.asarray(self._kinds.scores(preferences)[self._all[KIND]])
+        for row in {row for each in preferences for row in self._find_named(each.constraint)}:
+            found[row] = score(preferences, self._labels_of(row))
+        return found
 
     def nearest(self, shape: PodShape, count: int) -> Ints:
         """Return rows of hosts that would take the pod if they were empty, the least lack first, ties by name."""

@@ -3,16 +3,17 @@ has."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
-from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, Labels, labels_from, leaves
+from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, Labels, labels_from, leaves, score
 from peloton.lifecycle.host_pools import disk_percent
 from peloton.lifecycle.label_tests import LABEL_TEST, label_under_test
 from peloton.model.host_pool import HOST_POOL_LABEL, SERVED_LABEL, Workload
 from peloton.model.misfit import Misfit
-from peloton.model.pod import Constraint, HostLabel, Label, PodShape
+from peloton.model.pod import Constraint, HostLabel, HostPreference, Label, PodShape
 from peloton.model.resources import compute_needed
 from peloton.scheduling.fit import disk_misfit, label_misfit
 from peloton.scheduling.tree import Flags, Ints
@@ -21,6 +22,7 @@ CONSTRAINTS_KEPT_MAX = 1_000
 KindLabels = tuple[Label, ...]
 """The labels of a host without its name."""
 _Rule = tuple[Constraint | None, Workload]
+_Preferences = tuple[HostPreference, ...]
 
 
 class HostKinds:
@@ -29,6 +31,7 @@ class HostKinds:
         self.labels: list[Labels] = []  # by number
         self._verdicts: dict[_Rule, list[Misfit | None]] = {}  # by number, as in ``labels``
         self._takes: dict[_Rule, Flags] = {}  # the same as flags
+        self._scores: dict[_Preferences, Ints] = {}  # by number
         self._disk_percents = np.zeros(0, np.int64)  # by number: the factor with which disk is announced
 
     def copy(self) -> HostKinds:
@@ -52,6 +55,7 @@ class HostKinds:
         self.labels = [labels_from(kind) for kind in known]
         self._verdicts.clear()
         self._takes.clear()
+        self._scores.clear()
         self._disk_percents = self._disk_percents[:0]
         return [self._numbers[kinds[number]] for number in numbers]
 
@@ -65,10 +69,7 @@ class HostKinds:
                 self._takes.clear()
             found = self._verdicts[rule] = []
         if len(found) < len(self.labels):
-            named: dict[str, set[str]] = {}
-            for leaf in leaves(shape.constraint):
-                if isinstance(leaf, HostLabel):
-                    named.setdefault(leaf.key, set()).add(leaf.value)
+            named = _name_values((shape.constraint,))
             known: dict[tuple[object, ...], Misfit | None] = {}
             for labels in self.labels[len(found) :]:
                 alike = _relevant_labels(labels, named)
@@ -85,6 +86,25 @@ class HostKinds:
         if takes is None or len(takes) < len(verdicts):
             takes = self._takes[rule] = np.array([why is None for why in verdicts], np.bool_)
         return takes
+
+    def scores(self, preferences: _Preferences) -> Ints:
+        """Return the score of each kind, by number."""
+        found = self._scores.get(preferences)
+        start = 0 if found is None else len(found)
+        if found is None or start < len(self.labels):
+            if len(self._scores) >= CONSTRAINTS_KEPT_MAX:
+                self._scores.clear()
+            named = _name_values(each.constraint for each in preferences)
+            known: dict[tuple[object, ...], int] = {}
+            more = []
+            for labels in self.labels[start:]:
+                alike = _relevant_labels(labels, named)
+                if alike not in known:
+                    known[alike] = score(preferences, labels)
+                more.append(known[alike])
+            before = found if found is not None else np.zeros(0, np.int64)
+            found = self._scores[preferences] = np.concatenate([before, np.array(more, np.int64)])
+        return found
 
     def disk_of(self, shape: PodShape, numbers: Ints) -> Ints:
         """Return the disk that a pod with a new volume takes on hosts of these kinds, as ``need_on`` does."""
@@ -103,6 +123,15 @@ class HostKinds:
             more = [disk_percent(labels) for labels in self.labels[len(self._disk_percents) :]]
             self._disk_percents = np.concatenate([self._disk_percents, np.array(more, np.int64)])
         return self._disk_percents
+
+
+def _name_values(constraints: Iterable[Constraint | None]) -> dict[str, set[str]]:
+    """Return the values that the constraints name, by the key of the label."""
+    named: dict[str, set[str]] = {}
+    for leaf in chain.from_iterable(map(leaves, constraints)):
+        if isinstance(leaf, HostLabel):
+            named.setdefault(leaf.key, set()).add(leaf.value)
+    return named
 
 
 def _relevant_labels(labels: Labels, named: Mapping[str, Collection[str]]) -> tuple[object, ...]:

@@ -8,6 +8,7 @@
 
 Waiting pods that fit keep their resources. A pod does not move if its SLA, its volume or an update under way keeps it;
 a constraint that held holds after every move, in whatever order they are made, and no job that spreads gets more skew.
+Only for a waiting pod, or a hard bound on skew, does a pod go to a host with a lower score by its preferences.
 Equal arguments give equal plans, and plans that are carried out come to rest: a pod that was let in no longer waits;
 SPREAD makes jobs more even, and beyond that moves only from above the mean to below it; EMPTY only from a host to
 fuller ones.
@@ -289,6 +290,8 @@ class _Planner:
             for after, _, pod in sorted(falls, key=lambda fall: fall[:2]):
                 if after >= loads[source] or pod.shape.strategy is Strategy.PACK_HOST:
                     continue
+                if not self._hosts.find_preferred(pod)[target]:
+                    continue
                 is_below = self._hosts.load(target, more=[pod]) <= mean
                 if is_below and self._hosts.may_leave(source, [pod]) and self._hosts.find_targets([pod], _only(target)):
                     self._carry_out([pod], [target], Goal.SPREAD, mean_load=mean)
@@ -321,7 +324,8 @@ class _Planner:
             loads = self._hosts.loads()
             is_fuller = (loads > own) | ((loads == own) & (np.arange(len(loads)) > source))
             has_capacity = self._hosts.loads(more=[pod]) <= CROWDED_LOAD
-            return _sort_rows(open_to & is_fuller & has_capacity & (loads > 0), -loads)
+            may = open_to & is_fuller & has_capacity & (loads > 0) & self._hosts.find_preferred(pod)
+            return _sort_rows(may, -loads)
 
         return order
 

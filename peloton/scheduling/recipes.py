@@ -1,12 +1,13 @@
 """Recipes: the choice among the hosts that take a pod. ``RECIPES`` has them by the name that a job may give.
 
-A recipe distributes ``count`` like pods over candidates, and names the row of each pod in the order of the pods; fewer
-when not all fit. It decides by the resources that the pods before have left.
+Hosts of a lower rank come first, and among hosts of one rank those with the highest score by the preferences of the
+pod. Among equals a recipe distributes ``count`` like pods over candidates, and names the row of each pod in the order
+of the pods; fewer when not all fit. It decides by the resources that the pods before have left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -19,7 +20,8 @@ from peloton.scheduling.fleet import Barred, Fleet
 from peloton.scheduling.loads import LOAD_KINDS
 from peloton.scheduling.packing import emptiest, pack, spread
 from peloton.scheduling.rows import FREE, GPU, ORDER, PUT, SLACK, TOTAL
-from peloton.scheduling.spreading import Spreading, lay
+from peloton.scheduling.spreading import Recipe as RankedRecipe
+from peloton.scheduling.spreading import Rule, Spreading, lay
 from peloton.scheduling.tree import CPU, Flags, Ints
 
 NONE = np.array([], np.int64)
@@ -183,50 +185,96 @@ def choose(
     spreading: Spreading | None = None,
 ) -> Ints:
     """Return the row of each pod's host ``[count]``, by the recipe of the shape; hosts of a lower rank come first."""
-    fits = fleet.fitting(shape, barred or {})
-    by_rank = partial(_choose_by_rank, fleet, shape, labels)
+    fits, ranks = fleet.fitting(shape, barred or {}), _rank_hosts(fleet, shape)
+    by_rank = partial(_choose_by_rank, fleet, shape, labels, ranks)
     layout = shape.layout
     if layout is None:
         return by_rank(fits, count)
     mark = fleet.mark
     rules = (spreading or Spreading(fleet, {})).rules(shape)
+    lay_all = lay if layout.is_hard or not shape.preferences else partial(_lay_by_rank, ranks)
 
     def put(flags: Flags) -> Ints:
         if not rules:
             return by_rank(flags, count)
-        rows = lay(rules, flags, count, by_rank, partial(fleet.take, shape, labels))
+        rows = lay_all(rules, flags, count, by_rank, partial(fleet.take, shape, labels))
         fleet.back_to(mark)
         return rows
 
     return put(fits) if layout.close is None else _choose_close(fleet, shape, layout.close, fits, count, put)
 
 
+def _rank_hosts(fleet: Fleet, shape: PodShape) -> Ints:
+    """Return the order ``[H]`` of hosts before the recipe: their rank, hosts with gpus after others, then the score."""
+    ranks = fleet.ranks
+    if shape.resources.gpu_milli == 0:
+        ranks = ranks + GPU_LAST * fleet.has_gpus
+    if shape.preferences:
+        best = sum(each.weight for each in shape.preferences)
+        ranks = ranks * (best + 1) + best - fleet.scores(shape.preferences)
+    return ranks
+
+
+def _lay_by_rank(
+    ranks: Ints, rules: Sequence[Rule], fits: Flags, count: int, recipe: RankedRecipe, take: Callable[[Ints], None]
+) -> Ints:
+    """Spread pods over the hosts of the lowest rank as ``lay`` does, then over those of the next: soft bounds yield to
+    preferences."""
+    chosen = NONE
+    for rank in np.unique(ranks[fits]):
+        rows = lay([*map(replace, rules)], fits & (ranks == rank), count - len(chosen), recipe, take)
+        for rule in rules:
+            rule.put(rows)
+        chosen = np.concatenate([chosen, rows])
+        if len(chosen) == count:
+            break
+    return chosen
+
+
 def _choose_close(
     fleet: Fleet, shape: PodShape, close: GangClose, fits: Flags, count: int, put: Callable[[Flags], Ints]
 ) -> Ints:
-    """Choose hosts in the smallest domain in which all fit.
+    """Choose hosts in the smallest domain in which all fit, of those with the highest sum of scores.
 
     If there is none: in the one that takes most if one domain is required, otherwise in any.
     """
     numbers, values = fleet.values_of(close.label)
-    inside = fits & (numbers >= 0)
-    domain_fits = np.bincount(numbers[inside], fleet.count_fits(shape, np.flatnonzero(inside)), len(values))
+    rows = np.flatnonzero(fits & (numbers >= 0))
+    fit_counts, domain_of = fleet.count_fits(shape, rows), numbers[rows]
+    domain_fits = np.bincount(domain_of, fit_counts, len(values))
     domains = [int(domain) for domain in np.argsort(domain_fits, kind="stable") if domain_fits[domain]]
+    enough = [each for each in domains if domain_fits[each] >= count]
+    if shape.preferences:
+        sums = _sum_best(fleet.scores(shape.preferences)[rows], fit_counts, domain_of, len(values), count)
+        enough.sort(key=lambda domain: -sums[domain])
     most = NONE
-    for domain in [each for each in domains if domain_fits[each] >= count] or domains[-1:]:
-        rows = put(fits & (numbers == domain))
-        if len(rows) == count:
-            return rows
-        most = max(most, rows, key=len)
+    for domain in enough or domains[-1:]:
+        chosen = put(fits & (numbers == domain))
+        if len(chosen) == count:
+            return chosen
+        most = max(most, chosen, key=len)
     return most if close.is_required else put(fits)
 
 
+def _sum_best(scores: Ints, fit_counts: Ints, domain_of: Ints, domain_count: int, count: int) -> Ints:
+    """Return the highest sum of scores of ``count`` pods in each domain ``[D]``. The others are by host."""
+    order = np.lexsort((-scores, domain_of))
+    scores, fit_counts, domain_of = scores[order], np.minimum(fit_counts[order], count), domain_of[order]
+    before = np.cumsum(fit_counts) - fit_counts
+    first = np.searchsorted(domain_of, domain_of)
+    taken = np.clip(count - (before - before[first]), 0, fit_counts)
+    return np.bincount(domain_of, taken * scores, domain_count)
+
+
 def _choose_by_rank(
-    fleet: Fleet, shape: PodShape, labels: Collection[Label], fits: Flags, count: int, at_most: int = UNLIMITED
+    fleet: Fleet,
+    shape: PodShape,
+    labels: Collection[Label],
+    ranks: Ints,
+    fits: Flags,
+    count: int,
+    at_most: int = UNLIMITED,
 ) -> Ints:
-    ranks = fleet.ranks
-    if shape.resources.gpu_milli == 0:
-        ranks = ranks + GPU_LAST * fleet.has_gpus
     recipe, chosen, is_next = RECIPES[shape.strategy], NONE, fits & (ranks == 0)
     left = fits.copy()
     while True:

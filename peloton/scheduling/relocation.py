@@ -23,10 +23,11 @@ from peloton.lifecycle.constraints import (
     mentions,
     only_value,
     pod_labels_named,
+    score,
 )
 from peloton.model.host_pool import Workload
 from peloton.model.ids import Hostname, JobId
-from peloton.model.pod import Constraint, Label, PodShape, Strategy
+from peloton.model.pod import Constraint, HostPreference, Label, PodShape, Strategy
 from peloton.model.rebalance import JobSpread, PodNow
 from peloton.model.resources import RESOURCE_KINDS, Resources, compute_needed
 from peloton.scheduling.fit import HostView, by_key, label_misfit, misfit
@@ -83,6 +84,7 @@ class Relocation:
             if pod.hostname in self.at:
                 self._add(self.at[pod.hostname], pod)
         self._allowed: dict[tuple[Constraint | None, Workload], Flags] = {}
+        self._scores: dict[tuple[HostPreference, ...], Ints] = {}
         self._kinds = [_drop_hostname(host.view.labels) for host in self.hosts]
         self._values: dict[str, tuple[Ints, list[str]]] = {}
         self.spread = MovingSpread(self, spread or {})
@@ -145,6 +147,17 @@ class Relocation:
                     verdicts[key] = label_misfit(constraint, host.view.labels, workload) is None
             found = self._allowed[constraint, workload] = np.array([verdicts[key] for key in keys], np.bool_)
         return found
+
+    def find_preferred(self, pod: PodNow) -> Flags:
+        """Return a flag ``[H]`` for hosts whose score for the pod is not below that of its own host."""
+        preferences = pod.shape.preferences
+        if not preferences:
+            return np.ones(len(self.hosts), np.bool_)
+        scores = self._scores.get(preferences)
+        if scores is None:
+            found = [score(preferences, host.view.labels) for host in self.hosts]
+            scores = self._scores[preferences] = np.array(found, np.int64)
+        return np.asarray(scores >= scores[self.at[pod.hostname]])
 
     def values_of(self, label: str) -> tuple[Ints, list[str]]:
         """Return the index of the label's value ``[H]``, -1 where a host has none or several; and the values."""

@@ -40,11 +40,16 @@ def _lowest_first(hosts: Relocation, rule: Rule, below: int) -> TargetOrder:
     host."""
     on_rows, loads = rule.on_rows(), hosts.loads()
 
-    def order(_: PodNow, open_to: Flags) -> list[int]:
-        found = np.flatnonzero(open_to & (rule.at >= 0) & (on_rows < below))
+    def order(pod: PodNow, open_to: Flags) -> list[int]:
+        found = np.flatnonzero(open_to & (rule.at >= 0) & (on_rows < below) & _may_go_to(hosts, rule, pod))
         return [int(at) for at in found[np.lexsort((found, loads[found], on_rows[found]))]]
 
     return order
+
+
+def _may_go_to(hosts: Relocation, rule: Rule, pod: PodNow) -> Flags:
+    """Return a flag ``[H]`` for hosts to which the pod may go by its preferences, to which a soft rule yields."""
+    return np.ones(len(rule.at), np.bool_) if rule.spread.is_hard else hosts.find_preferred(pod)
 
 
 def _make_excess(hosts: Relocation, rule: Rule, source: int, target: int, source_count: int) -> SpreadExcess:

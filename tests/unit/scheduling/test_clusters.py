@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from peloton.lifecycle.constraints import may_hold_in
 from peloton.lifecycle.reason_text import placement_text
 from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, Capacity, ClusterChoice
-from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, PodShape
+from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, HostPreference, PodShape
 from peloton.model.reason import ClusterReason, ClusterRule
 from peloton.model.resources import Resources
 from peloton.scheduling.clusters import (
@@ -44,6 +44,17 @@ def test_pods_that_come_back_come_first() -> None:
     views = [view("a", 0), view("b", 1), view("c", 100)]
 
     assert ClusterChoice(("b", "a", "c")) == order_clusters(views, [(SMALL, 4)], {"a": 1, "b": 3})
+
+
+def test_preferred_clusters_come_before_those_with_more_free_resources() -> None:
+    """A preference for a cluster decides before free resources; one for another label excludes no cluster, and does
+    not.
+    """
+    views = [view("a", 8), view("b", 1)]
+
+    for constraint, order in ((IN_B, ("b", "a")), (FAST, ("a", "b")), (NOT_B, ("a", "b"))):
+        fond = replace(SMALL, preferences=(HostPreference(1, constraint),))
+        assert order == order_clusters(views, [(fond, 1)], {}).order
 
 
 def test_silent_clusters_and_those_of_others_are_passed_over() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.layout import Layout, Spread
-from peloton.model.pod import AnyOf, Constraint, HostLabel, PodLabel, PodShape, Strategy
+from peloton.model.pod import AnyOf, Constraint, HostLabel, HostPreference, PodLabel, PodShape, Strategy
 from peloton.model.rebalance import Goal, PodNow, Stays, WaitingPods
 from peloton.model.resources import Resources, compute_needed
 from peloton.scheduling.rebalance import CROWDED_LOAD, SPREAD_MARGIN
@@ -183,6 +183,29 @@ def test_jobs_that_ask_to_be_packed_are_not_spread() -> None:
     cluster = Cluster(hosts_of("h1", "h2", "new"), [*pods_on("a", "h1", packed, 8), *pods_on("b", "h2", packed, 8)])
 
     assert () == cluster.plan(SPREAD).moves
+
+
+def test_pods_leave_a_preferred_host_only_for_a_waiting_pod() -> None:
+    """Pods neither level loads nor empty a host that they prefer to the other; they do leave it for a waiting pod."""
+    fond = replace(cpu(1), preferences=(HostPreference(10, HostLabel("hostname", "h1")),))
+    full = Cluster(hosts_of("h1", "new"), pods_on("a", "h1", fond, 8), waits(4, constraint=HostLabel("hostname", "h1")))
+    sparse = Cluster(hosts_of("h1", "h2"), [*pods_on("a", "h1", fond, 2), *pods_on("b", "h2", cpu(1), 4)])
+
+    assert () == replace(full, waiting=()).plan(SPREAD).moves
+    assert 4 == len(full.plan(FREE).moves)
+    assert () == sparse.plan(EMPTY).moves
+
+
+def test_a_soft_spread_is_not_levelled_against_preferences() -> None:
+    """Pods above a soft bound stay on the host that they prefer, and leave it for a hard one."""
+    for is_hard, move_count in ((False, 0), (True, 1)):
+        fond = replace(
+            cpu(1),
+            layout=Layout((Spread("hostname", 1, is_hard),)),
+            preferences=(HostPreference(10, HostLabel("hostname", "h1")),),
+        )
+        cluster = Cluster(hosts_of("h1", "h2"), pods_on("a", "h1", fond, 3))
+        assert move_count == len(cluster.plan(SPREAD).moves)
 
 
 # Away from hosts that are nearly empty.
