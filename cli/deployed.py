@@ -230,7 +230,7 @@ def update_state(job: v1.job_svc.GetJobResponse) -> UpdateState | None:
 
 
 def is_settled(job: v1.job_svc.GetJobResponse | None) -> bool:
-    """Report whether no update is under way and all pods run."""
+    """Return whether no update is under way and all pods run."""
     if job is None:
         return False
     state = update_state(job)

@@ -134,7 +134,7 @@ def report_unknown_outcome(job_id: str, group: str) -> Iterator[None]:
 
 
 def may_have_happened(error: Exception) -> bool:
-    """Report whether the API may have carried out the call that failed."""
+    """Return whether the API may have carried out the call that failed."""
     if not is_rpc_error(error):
         return False
     from peloton.client import is_away

@@ -49,7 +49,7 @@ class Settings:
 
     @property
     def is_for_programs(self) -> bool:
-        """Report whether standard output is for programs, and must have nothing but the result."""
+        """Return whether standard output is for programs, and must have nothing but the result."""
         return self.output in FOR_PROGRAMS
 
     @property

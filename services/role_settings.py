@@ -97,23 +97,23 @@ def check_metrics_exposure(settings: Settings) -> None:
 
 
 def authenticates_clients(settings: Settings) -> bool:
-    """Report whether clients must prove who they are."""
+    """Return whether clients must prove who they are."""
     return settings.tls_clients == REQUIRED
 
 
 def asks_for_tokens(settings: Settings) -> bool:
-    """Report whether the api asks clients without a certificate for other credentials."""
+    """Return whether the api asks clients without a certificate for other credentials."""
     proves = settings.auth_tokens_file or settings.auth_basic_file or settings.auth_oidc_issuer
     return bool(proves) and settings.auth_anonymous in ("", "none")
 
 
 def signs_viewers_in(settings: Settings) -> bool:
-    """Report whether the pages have an issuer at which viewers sign in; without it they may paste tokens."""
+    """Return whether the pages have an issuer at which viewers sign in; without it they may paste tokens."""
     return bool(settings.auth_oidc_issuer)
 
 
 def is_loopback(host: str) -> bool:
-    """Report whether only this machine reaches the address; a name other than localhost may be any address."""
+    """Return whether only this machine reaches the address; a name other than localhost may be any address."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -198,7 +198,7 @@ class Schedules:
         created, pool = info.created_at, attributes.get(POOL)
 
         def is_shown(run: WorkflowExecution) -> bool:
-            """Report whether a run is of this schedule, or of one that had its name before in the same pool."""
+            """Return whether a run is of this schedule, or of one that had its name before in the same pool."""
             return run.start_time >= created or run.typed_search_attributes.get(POOL) == pool
 
         runs = [run async for run in self._runs(query, runs_max, is_shown)]

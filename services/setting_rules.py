@@ -38,7 +38,7 @@ def pattern(wanted: str, expression: str) -> Form:
 
 
 def is_address(text: str) -> bool:
-    """Report whether the text is HOST:PORT."""
+    """Return whether the text is HOST:PORT."""
     host, _, port = text.rpartition(":")
     return bool(re.fullmatch(r"[^\s:/@,]+|\[[0-9A-Fa-f:.]+\]", host)) and port.isdecimal() and 0 < int(port) <= PORT_MAX
 

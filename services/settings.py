@@ -84,7 +84,7 @@ def list_given(environment: Mapping[str, str] = os.environ) -> set[str]:
 
 
 def is_unknown(variable: str) -> bool:
-    """Report whether a variable has the prefix of settings, and no meaning."""
+    """Return whether a variable has the prefix of settings, and no meaning."""
     return (
         variable.startswith(PREFIX)
         and variable not in OTHER_VARIABLES

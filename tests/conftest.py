@@ -121,7 +121,7 @@ def _keep_groups(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Freezes the objects loaded so far, which live until the end, so that the garbage collector does not traverse
+    """Freeze the objects loaded so far, which live until the end, so that the garbage collector does not traverse
     them.
     """
     _keep_groups(session.items)

@@ -45,7 +45,7 @@ def late_server(address: str, seconds: float) -> Iterator[str]:
 
 
 def copy(source: socket.socket, target: socket.socket) -> None:
-    """Copies bytes until one of the sockets is closed; then closes the other end."""
+    """Copy bytes until one of the sockets is closed; then close the other end."""
     with suppress(OSError):
         while chunk := source.recv(65_536):
             target.sendall(chunk)

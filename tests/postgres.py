@@ -61,7 +61,7 @@ def _as_user(user: str | None) -> dict[str, Any]:
 
 
 def _die_with_parent() -> None:
-    """Runs in the child before it becomes the server, so that the kernel ends it when the parent is killed."""
+    """Run in the child before it becomes the server, so that the kernel ends it when the parent is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
 

@@ -146,7 +146,7 @@ def watch_drains(
 
 
 def is_down(host: v0.maintenance.HostMaintenance) -> bool:
-    """Report whether the host is down until its maintenance is completed."""
+    """Return whether the host is down until its maintenance is completed."""
     return state_name(host.state) == state_name(host.goal_state) == "DOWN"
 
 

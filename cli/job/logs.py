@@ -281,7 +281,7 @@ class JobOutput:
         return found[:INSTANCES_MAX]
 
     def has_no_pods_yet(self, begin: int) -> bool:
-        """Report whether the job was created just now, with instances from ``begin`` on: its workflow adds the pods."""
+        """Return whether the job was created just now, with instances from ``begin`` on: its workflow adds the pods."""
         job = self.job().jobInfo
         return begin < job.config.instanceCount and v0.job.JobState.Name(job.runtime.state) not in JOB_TERMINAL
 

@@ -207,6 +207,6 @@ class UpdateFollower:
         return Rollout(seen.act, "ABORTED: a newer update took its place", pods=seen.pods, exit_code=1)
 
     def is_newer(self, seen: Rollout) -> bool:
-        """Report whether the update is newer; during a rollback the same update has a newer version, too."""
+        """Return whether the update is newer; during a rollback the same update has a newer version, too."""
         is_going_back = seen.state in ("ROLLING_BACKWARD", "ROLLED_BACK")
         return bool(self.version) and not is_going_back and config_version(seen.version) > config_version(self.version)

@@ -89,7 +89,7 @@ def with_long_options(args: list[str]) -> list[str]:
 
 
 def has_job(words: Sequence[str]) -> bool:
-    """Report whether there is a word other than options and numbers."""
+    """Return whether there is a word other than options and numbers."""
     return any(not word.startswith("-") and not word.isdigit() for word in words)
 
 
@@ -209,7 +209,7 @@ class Sandbox:
         return self.settings.client.tasks.BrowseSandbox(request)
 
     def has_ended(self) -> bool:
-        """Report whether the run is over; the first call for the current run fixes its id."""
+        """Return whether the run is over; the first call for the current run fixes its id."""
         request = v0.task.GetRequest(jobId=v0.peloton.JobID(value=self.job_id), instanceId=self.instance)
         response = self.settings.client.tasks.Get(request)
         raise_if_refused(self.settings, response, GET_TEXTS, id=self.job_id)
@@ -300,7 +300,7 @@ class Sandbox:
 
 
 def is_served(listing: v0.task.BrowseSandboxResponse) -> bool:
-    """Report whether an agent of Mesos serves the files; otherwise the api reads them."""
+    """Return whether an agent of Mesos serves the files; otherwise the api reads them."""
     return bool(listing.hostname)
 
 

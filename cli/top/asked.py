@@ -143,6 +143,6 @@ def command(words: str, options: Iterable[tuple[str, str]] = ()) -> str:
 
 
 def matches(text: str, *texts: str) -> bool:
-    """Report whether each word of ``text`` is in one of these texts, in any case."""
+    """Return whether each word of ``text`` is in one of these texts, in any case."""
     where = "\n".join(texts).lower()
     return all(word in where for word in text.lower().split())

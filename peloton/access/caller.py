@@ -28,7 +28,7 @@ class Role(StrEnum):
     PROXY = "proxy"  # calls on behalf of users, and does nothing by itself: on the cluster only
 
     def includes(self, other: Role) -> bool:
-        """Report whether a caller with this role has the other one, too."""
+        """Return whether a caller with this role has the other one, too."""
         if Role.PROXY in (self, other):
             return self is other
         return _RANKS[self] >= _RANKS[other]
@@ -113,7 +113,7 @@ class Caller:
 
 
 def is_below(pool: str, above: str) -> bool:
-    """Report whether a pool is the other one or lies below it."""
+    """Return whether a pool is the other one or lies below it."""
     return above == CLUSTER or pool == above or pool.startswith(f"{above}/")
 
 

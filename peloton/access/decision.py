@@ -63,7 +63,7 @@ def _refuse(caller: Caller, rule: MethodRule, why: str, pool: str) -> Decision:
 
 
 def is_enough_on_cluster(caller: Caller, rule: MethodRule) -> bool:
-    """Report whether the caller may call the method for any object, so that no pool has to be found."""
+    """Return whether the caller may call the method for any object, so that no pool has to be found."""
     if rule.needs is Needs.NOTHING or caller.kind is CallerKind.ROLE:
         return True
     return caller.methods is None and rule.needs is Needs.ROLE and caller.has(rule.role, CLUSTER)

@@ -49,7 +49,7 @@ class Place:
 
     @property
     def has_value(self) -> bool:
-        """Report whether the secret has a value in it, which no configuration may have."""
+        """Return whether the secret has a value in it, which no configuration may have."""
         return has_value(self.secret)
 
     def refer(self) -> None:
@@ -146,17 +146,17 @@ def clear_values(pod: Pod) -> None:
 
 
 def has_value(secret: mesos_pb2.Secret) -> bool:
-    """Report whether a secret that is set has a value in it."""
+    """Return whether a secret that is set has a value in it."""
     return secret.HasField("value") or not secret.HasField("reference")
 
 
 def has_values(pod: Pod) -> bool:
-    """Report whether a pod has a secret value in a variable or an image."""
+    """Return whether a pod has a secret value in a variable or an image."""
     return any(place.has_value for place in places_of(pod))
 
 
 def has_volume_value(pod: Pod) -> bool:
-    """Report whether a volume has secret data; a reference only names a secret of the cluster."""
+    """Return whether a volume has secret data; a reference only names a secret of the cluster."""
     return any(
         has_value(volume.source.secret)
         for volume in volumes_of(pod)
@@ -165,7 +165,7 @@ def has_volume_value(pod: Pod) -> bool:
 
 
 def has_credential(pod: Pod) -> bool:
-    """Report whether an image has a password in the field that Mesos has replaced by ``config``, and never read."""
+    """Return whether an image has a password in the field that Mesos has replaced by ``config``, and never read."""
     return any(image.docker.credential.secret for image in images_of(pod))
 
 

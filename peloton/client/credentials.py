@@ -91,7 +91,7 @@ class TokenFile:
         return self._load().headers
 
     def is_due(self) -> bool:
-        """Report whether the next call will renew the token."""
+        """Return whether the next call will renew the token."""
         return self._is_due(self._load())
 
     def _is_due(self, found: _Read) -> bool:

@@ -188,7 +188,7 @@ class Services:
 
     @property
     def renews(self) -> bool:
-        """Report whether the headers of the next call will block, since they renew a token."""
+        """Return whether the headers of the next call will block, since they renew a token."""
         return isinstance(self._metadata, TokenFile) and self._metadata.is_due()
 
     def headers_of(self, service: str) -> list[tuple[str, str]]:

@@ -251,7 +251,7 @@ def delete_sign_in(token_file: Path) -> tuple[list[Path], str]:
 
 
 def _delete(path: Path) -> bool:
-    """Report whether there was a file to delete."""
+    """Return whether there was a file to delete."""
     try:
         path.unlink()
     except FileNotFoundError:

@@ -137,7 +137,7 @@ def rules(one: Deployment) -> list[tuple[bool, str]]:
 
 
 def has_cluster(one: Deployment) -> bool:
-    """Report whether settings name a cluster of Kubernetes, or a file does that may."""
+    """Return whether settings name a cluster of Kubernetes, or a file does that may."""
     return bool(one.config) or "PELOTON_KUBERNETES" in one.settings
 
 

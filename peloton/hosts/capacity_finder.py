@@ -45,7 +45,7 @@ class CapacityFinder:
         ]
 
     def prepare(self, fleet: Fleet, shapes: Sequence[PodShape]) -> dict[PodShape, dict[int, Misfit]]:
-        """Prepares the fleet as for a lease; returns hosts that take none of the pods."""
+        """Prepare the fleet as for a lease; return hosts that take none of the pods."""
         now_s = self._table.now_s
         avoidance = self._avoidances.of_job(UNRECORDED_JOB, now_s)
         are_gpus_kept = self._table.gpu_waits.keep_from((UNRECORDED_JOB, False), now_s)

@@ -35,7 +35,7 @@ class HostPoolCache:
 
     @event()
     def set(self, pools: HostPools) -> JobsToWake:
-        """Enables host pools with these definitions; an older version is ignored. Ends leases of hosts whose host pool
+        """Enable host pools with these definitions; an older version is ignored. Ends leases of hosts whose host pool
         is another one or has changed. Returns the jobs that may find hosts now."""
         if pools.version <= self._pooled.version:
             return set()
@@ -89,7 +89,7 @@ class HostPoolCache:
 
     @event()
     def begin_reading(self) -> None:
-        """Prepares for requests of pods that are read from storage while pods launch and end."""
+        """Prepare for requests of pods that are read from storage while pods launch and end."""
         self.is_stale = False
         self._pooled.asked.begin_reading()
 

@@ -82,7 +82,7 @@ class HostResources:
         return sum((part.free for part in self.free_resources.values()), NOTHING)
 
     def keep(self) -> None:
-        """Subtracts reserved resources from the free ones."""
+        """Subtract reserved resources from the free ones."""
         if self.kept_pods:
             self.free = self.free.without(self.kept)
             self.pod_slots = max(self.pod_slots - self.kept_pods, 0)

@@ -157,7 +157,7 @@ class HostResourcesTable:
         self.put(host)
 
     def claim(self, host: HostResources) -> Claim:
-        """Claims all offers of the host, and ends its lease."""
+        """Claim all offers of the host, and end its lease."""
         claim = Claim(host.hostname, host.host_id, tuple(host.free_resources), self._pooled.factors_of(host.hostname))
         self.claimed.add(host.hostname, host.free + host.kept)
         for resources_id in host.free_resources:

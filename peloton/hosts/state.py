@@ -300,7 +300,7 @@ class HostState:
     def claim(
         self, lease_id: str, hostnames: Iterable[Hostname], pods: Sequence[PodAmounts] = ()
     ) -> dict[Hostname, Claim]:
-        """Claims all offers of the hosts that are still under the lease and not in maintenance. The caller releases the
+        """Claim all offers of the hosts that are still under the lease and not in maintenance. The caller releases the
         lease, which keeps its other hosts until then. ``pods`` are the pods to launch, which count before the cluster
         reports them; ``host_pools`` must be notified of pods that are not launched."""
         deadline_s, leased = self.leases.pop(lease_id, (0.0, []))

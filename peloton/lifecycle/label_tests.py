@@ -19,7 +19,7 @@ def label_under_test(key: str) -> str:
 
 
 def passes(value: str, test: str) -> bool:
-    """Report whether the label's value passes the test: ``exists``, ``> 5`` or ``< 5``. A value that is no whole number
+    """Return whether the label's value passes the test: ``exists``, ``> 5`` or ``< 5``. A value that is no whole number
     is neither above nor below one."""
     if test == EXISTS:
         return True

@@ -155,7 +155,7 @@ def without_licenses(asked: Resources) -> Resources:
 
 
 def is_license(kind: str) -> bool:
-    """Report whether amounts of this kind belong to no host, and are bounded by pools alone."""
+    """Return whether amounts of this kind belong to no host, and are bounded by pools alone."""
     return kind.startswith(LICENSE_PREFIX)
 
 

@@ -387,7 +387,7 @@ class Ledger:
         return self._above[key]
 
     def is_hopeless(self, row: int, run: GangRun) -> bool:
-        """Report whether a gang of the run is larger than some rule may ever allow; a quick form of
+        """Return whether a gang of the run is larger than some rule may ever allow; a quick form of
         ``first_refusal``."""
         parts = self.parts_of(run)
         if len(parts) > 1:

@@ -76,7 +76,7 @@ def find_left_out(
 
 
 def _is_searchable(fleet: Fleet, requests: Sequence[PodRequest], chosen: Sequence[Ints]) -> bool:
-    """Report whether a search for fewer hosts is worthwhile, and hosts and pods are plain enough for it."""
+    """Return whether a search for fewer hosts is worthwhile, and hosts and pods are plain enough for it."""
     if not 1 < len(requests) <= SHAPES_MAX:  # one shape is already placed on the fewest hosts
         return False
     rows = np.unique(np.concatenate(chosen))

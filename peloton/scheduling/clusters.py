@@ -83,7 +83,7 @@ class Known:
 
 
 def counts_as_known(known: Known | None, now_s: float) -> bool:
-    """Report whether a silent cluster still counts with its last capacity.
+    """Return whether a silent cluster still counts with its last capacity.
 
     After that it counts with the resources that its pods hold: they keep these, and no pod is added.
     """

@@ -20,7 +20,7 @@ class _EarlierQueue:
     lack: tuple[Bound, int] | None = None  # the first bound and kind that the head failed last
 
     def still_lacks(self) -> bool:
-        """Report whether the bound that its head failed last still refuses it: a cheap test, for many queues are tried
+        """Return whether the bound that its head failed last still refuses it: a cheap test, for many queues are tried
         often."""
         if self.lack is None:
             return False

@@ -30,7 +30,7 @@ class PreemptionPolicy(Protocol):
         ...
 
     def may_evict(self, waiting: GangRun, held: GangRun) -> bool:
-        """Report whether one gang may evict another of its pool.
+        """Return whether one gang may evict another of its pool.
 
         It must be a strict order, or gangs would evict each other in turn.
         """

@@ -62,7 +62,7 @@ class GangRun:
 
     @property
     def is_lone_controller(self) -> bool:
-        """Report whether the controller limit counts the gang: it is a controller and has one pod."""
+        """Return whether the controller limit counts the gang: it is a controller and has one pod."""
         return self.controller and self.gang_size == 1
 
     @property

@@ -46,7 +46,7 @@ def givers(pools: HostPools) -> list[str]:
 
 
 def lacks_hosts(why: PlacementReason) -> bool:
-    """Report whether pods with this placement reason would find a host if their host pool had more of the same hosts.
+    """Return whether pods with this placement reason would find a host if their host pool had more of the same hosts.
 
     They would if some hosts only lack free resources, or if the host pool has no hosts at all.
     """

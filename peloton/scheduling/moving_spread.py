@@ -61,7 +61,7 @@ class MovingSpread:
         return [] if job is None else [rule.on_rows() for rule in job.now(pod.shape)]
 
     def is_whole(self, pod: PodNow) -> bool:
-        """Report whether all pods of its job that count for a bound are known here."""
+        """Return whether all pods of its job that count for a bound are known here."""
         job = self.jobs.get(pod.pod_id.job_id)
         return job is None or job.is_whole or not (pod.shape.layout and pod.shape.layout.is_hard)
 

@@ -200,7 +200,7 @@ class _Selection:
         return max(rest, 0)
 
     def _may_evict(self, row: int, waiting: GangRun, one: _Candidate) -> bool:
-        """Report whether the candidate, of the same pool, may be evicted for the waiting gang."""
+        """Return whether the candidate, of the same pool, may be evicted for the waiting gang."""
         held = one.held.run
         if held.revocable != waiting.revocable or held.queue < waiting.queue:
             return False
@@ -319,7 +319,7 @@ class _Selection:
         return found
 
     def _is_over(self, held: HeldRun) -> bool:
-        """Report whether the pool of a run holds more than its entitlement in the run's compartments."""
+        """Return whether the pool of a run holds more than its entitlement in the run's compartments."""
         return any(over > 0 for over in self.ledger.over(held.pool, held.run))
 
     def _undo(self, picks: Sequence[_Pick]) -> None:
@@ -363,7 +363,7 @@ def _policy(tree: PoolTree, one: _Candidate) -> PreemptionPolicy:
 
 
 def _is_other(row: int, waiting: GangRun, one: _Candidate) -> bool:
-    """Report whether the candidate is of another pool than ``row``, or borrows from the waiting gang's own."""
+    """Return whether the candidate is of another pool than ``row``, or borrows from the waiting gang's own."""
     return one.held.pool != row or (one.held.run.revocable and not waiting.revocable)
 
 

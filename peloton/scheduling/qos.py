@@ -86,7 +86,7 @@ class HostWatch:
         return now_s < self.closed_until_s
 
     def is_idle(self, now_s: float) -> bool:
-        """Report whether the state is the initial one again, so that the watch can be dropped."""
+        """Return whether the state is the initial one again, so that the watch can be dropped."""
         return not (self.hot_count or self.short_count) and now_s >= self.closed_until_s + self.closed_for_s
 
 

@@ -124,7 +124,7 @@ class _Planner:
                 yield pod, left
 
     def _waits(self, one: WaitingPods) -> bool:
-        """Report whether the pods wait for any host; pods with resources held on their own host are about to return
+        """Return whether the pods wait for any host; pods with resources held on their own host are about to return
         there."""
         target_row = self._hosts.at.get(one.home)
         return target_row is None or not self._hosts.hosts[target_row].has_holds
@@ -239,7 +239,7 @@ class _Planner:
                     yield tuple(pod for _, pod in chosen)
 
     def _would_take(self, at: int, leaving: Sequence[PodNow], waiting: PodNow) -> bool:
-        """Report whether the waiting pod fits by every rule once these pods left, and the remaining pods allow it."""
+        """Return whether the waiting pod fits by every rule once these pods left, and the remaining pods allow it."""
         if not self._hosts.may_leave(at, leaving):
             return False
         for pod in leaving:

@@ -169,7 +169,7 @@ class Relocation:
         return self._values[label]
 
     def takes(self, at: int, pod: PodNow) -> bool:
-        """Report whether the pod fits by every rule, with or without planned pods, and constraints of pods there still
+        """Return whether the pod fits by every rule, with or without planned pods, and constraints of pods there still
         hold."""
         labels, free = self.hosts[at].view.labels, Resources(*self.free[at].tolist())
         view = HostView(labels, free, port_count=int(self._ports[at]), pod_slots=int(self._slots[at]))
@@ -178,7 +178,7 @@ class Relocation:
         return not any(self._would_break(at, other, Counter(set(pod.labels))) for other in self._constrained[at])
 
     def may_leave(self, at: int, leaving: Sequence[PodNow]) -> bool:
-        """Report whether the constraints of the pods there hold whichever of ``leaving`` have left.
+        """Return whether the constraints of the pods there hold whichever of ``leaving`` have left.
 
         An SLA may keep some of them, and they leave in any order.
         """
@@ -198,7 +198,7 @@ class Relocation:
         return [now, now + coming] if coming.total() else [now]
 
     def _would_break(self, at: int, pod: PodNow, more: Counter[Label]) -> bool:
-        """Report whether a change of label counts by ``more`` on the host breaks the constraint of a pod there."""
+        """Return whether a change of label counts by ``more`` on the host breaks the constraint of a pod there."""
         constraint, here = pod.shape.constraint, self.hosts[at].view.labels
         if pod_labels_named(constraint).isdisjoint(more):
             return False
@@ -285,7 +285,7 @@ class Relocation:
         return False
 
     def _suits(self, at: int, pod: PodNow) -> bool:
-        """Report whether the pod may go there by preference.
+        """Return whether the pod may go there by preference.
 
         Pods without gpus go to no host with more gpus than theirs, and a job that spreads over hosts gets more pods on
         no host.

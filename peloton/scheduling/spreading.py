@@ -81,7 +81,7 @@ class Rule:
         self.counts = self.counts + np.bincount(at[at >= 0], minlength=len(self.counts))
 
     def keeps(self, rows: Ints, fits: Flags) -> bool:
-        """Report whether the bound would hold with pods on these rows; a soft one covers only domains with free
+        """Return whether the bound would hold with pods on these rows; a soft one covers only domains with free
         resources."""
         at = self.at[rows]
         if (at < 0).any():

@@ -82,7 +82,7 @@ class Quotas:
     file: ReloadedFiles[Rules] | None = None
 
     def has(self, quota: str) -> bool:
-        """Report whether a user may have a limit."""
+        """Return whether a user may have a limit."""
         return self.file is not None or self._default(quota).most > 0
 
     def find(self, quota: str, subjects: Collection[str]) -> Limit:

@@ -46,7 +46,7 @@ class RoleToken:
         self._hash = self._hash_of(secret)
 
     def is_in(self, metadata: Sequence[tuple[str, str | bytes]] | None) -> bool:
-        """Report whether the headers of a call have the secret."""
+        """Return whether the headers of a call have the secret."""
         sent = next((value for key, value in metadata or () if key == ROLE_TOKEN), "")
         return isinstance(sent, str) and hmac.compare_digest(self._hash_of(sent), self._hash)
 

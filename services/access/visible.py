@@ -34,7 +34,7 @@ def visible_pools(specs: Iterable[PoolSpec]) -> frozenset[str] | None:
 
 
 def is_in(path: str, readable: Iterable[str] | None) -> bool:
-    """Report whether a pool is one of these or lies below one; None stands for all."""
+    """Return whether a pool is one of these or lies below one; None stands for all."""
     return readable is None or any(is_below(path, above) for above in readable)
 
 

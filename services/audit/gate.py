@@ -157,12 +157,12 @@ def peer_of(context: Any) -> str:
 
 
 def is_change(rule: MethodRule) -> bool:
-    """Report whether calls of a method are noted always: all but reads."""
+    """Return whether calls of a method are noted always: all but reads."""
     return rule.needs is Needs.ROLE and rule.role is not Role.READER and rule.method != _READ_OF_LOG
 
 
 def continues(request: Any) -> bool:
-    """Report whether a call continues a command in a pod, whose first call has been noted."""
+    """Return whether a call continues a command in a pod, whose first call has been noted."""
     return bool(getattr(request, "number", 0)) and hasattr(request, "pod_name")
 
 

@@ -52,7 +52,7 @@ class Backend:
 
     @property
     def proves_role(self) -> bool:
-        """Report whether calls without credentials of a client have the rights of the bridge."""
+        """Return whether calls without credentials of a client have the rights of the bridge."""
         return self._transport.proves_roles
 
     @cached_property

@@ -83,7 +83,7 @@ class DaemonReconciler:
         self.signal_jobs()
 
     def signal_jobs(self) -> None:
-        """Wakes each daemon with due work once, until its next step."""
+        """Wake each daemon with due work once, until its next step."""
         news = self._cache.daemons.take_news()
         if self._evictions is not None:
             news |= self._evictions.take_due(time.monotonic())

@@ -51,7 +51,7 @@ class DrainWatch:
             return None
 
     def note_refusal(self, job_id: JobId, refusal: SlaRefusal) -> None:
-        """Caches a refusal, unless the job changed since the SLA was asked."""
+        """Cache a refusal, unless the job changed since the SLA was asked."""
         with self._lock:
             if job_id in self._asking:
                 self._asking.discard(job_id)

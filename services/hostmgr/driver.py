@@ -310,25 +310,25 @@ class ClusterDriver(Protocol):
     # Pods.
 
     def launch(self, launches: Sequence[HostLaunch]) -> list[tuple[PodId, str]]:
-        """Consumes the claims. A pod with a volume is started with it; an INITIALIZED volume is created unless its host
+        """Consume the claims. A pod with a volume is started with it; an INITIALIZED volume is created unless its host
         already has it. Returns the pods that the cluster certainly rejected, with the reason; it reports the others. A
         claim without pods is returned. Raises OSError when it is unknown which launches arrived."""
         ...
 
     def destroy_volume(self, volume: VolumeRecord) -> None:
-        """Destroys the volume with its data. Its host stops listing it once it is destroyed. May be repeated. Raises
+        """Destroy the volume with its data. Its host stops listing it once it is destroyed. May be repeated. Raises
         OSError."""
         ...
 
     def kill(self, pods: Sequence[PodOnHost]) -> None:
-        """Terminates the pods within the grace periods of their templates. The end of each pod is reported, also of
+        """Terminate the pods within the grace periods of their templates. The end of each pod is reported, also of
         unknown pods. Raises OSError."""
 
     def acknowledge(self, tokens: Sequence[Token]) -> None:
-        """Acknowledges reports. Raises OSError; the cluster then repeats them."""
+        """Acknowledge reports. Raises OSError; the cluster then repeats them."""
 
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
-        """Requests reports of these pods, or of all known Peloton pods when there are none. The answer may be missing
+        """Request reports of these pods, or of all known Peloton pods when there are none. The answer may be missing
         for a pod whose host may still return. Raises OSError."""
 
     # Hosts.
@@ -369,7 +369,7 @@ class ClusterDriver(Protocol):
         ...
 
     def exchange(self, pod: PodOnHost, exchange: Exchange) -> ExchangeAnswer:
-        """Exchanges data with a command in a pod whose sandbox has no address. Raises PelotonError (NotFound: neither
+        """Exchange data with a command in a pod whose sandbox has no address. Raises PelotonError (NotFound: neither
         the pod nor the session is here), OSError."""
         ...
 

@@ -84,7 +84,7 @@ class HostManagers:
     # Placement.
 
     def choose_clusters(self, wanted: Sequence[tuple[PodShape, int]], preferred: Mapping[str, int]) -> ClusterChoice:
-        """Orders the clusters for a placement. Raises Unavailable while no host manager leads."""
+        """Order the clusters for a placement. Raises Unavailable while no host manager leads."""
         clusters = self._clusters_with_leader()
         if len(clusters) == 1:
             return ClusterChoice(tuple(clusters))

@@ -108,7 +108,7 @@ class HostPoolController:
     def update(
         self, name: str, serves: frozenset[Workload] | None, factors: Mapping[str, int], minimum: int | None = None
     ) -> HostPool:
-        """Changes the given fields of a host pool. Raises InvalidArgument, NotFound."""
+        """Change the given fields of a host pool. Raises InvalidArgument, NotFound."""
         _check_factors(name, factors)
         _check_minimum(name, minimum or 0)
         changed = self._records.change(name, serves, factors, minimum)

@@ -47,7 +47,7 @@ class HostedPods:
                 ]
 
     def now_of(self, hostnames: Collection[Hostname]) -> Mapping[Hostname, Sequence[HostedPod]]:
-        """Queries storage for the pods on these hosts, without the cache."""
+        """Query storage for the pods on these hosts, without the cache."""
         return self._find(hostnames)
 
     def _query(self, now_s: float) -> None:

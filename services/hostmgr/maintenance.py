@@ -333,7 +333,7 @@ class MaintenanceController:
         self._hosts.hosts_changed([host.hostname for host in hosts])
 
     def _wake_all(self) -> None:
-        """Wakes all maintenances with a step to take. Hosts that stay DOWN wait for an operator, whose call wakes
+        """Wake all maintenances with a step to take. Hosts that stay DOWN wait for an operator, whose call wakes
         them."""
         self._wake(host for host in self._maintenance.all(self.cluster) if next_step(host) is not Step.STAY)
 

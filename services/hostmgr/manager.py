@@ -276,7 +276,7 @@ class HostManagerCore:
     def place_and_launch(
         self, job_id: JobId, limit: int, for_gang: bool = False, others: Collection[str] = ()
     ) -> LaunchedBatch:
-        """Places at most ``limit`` READY pods that are not in a gang, or the gang whole, and launches them. Pods that
+        """Place at most ``limit`` READY pods that are not in a gang, or the gang whole, and launch them. Pods that
         return to a host in one of the ``others``, clusters that are tried as well, wait for their turn. Raises
         Unavailable and NotFound."""
         return place_and_launch(self._ready, self, job_id, limit, for_gang, others)
@@ -395,7 +395,7 @@ class HostManagerCore:
             self.driver.set_disruption_budgets(self._disruptions.budgets(self._settings.cluster))
 
     def _reconcile(self, scope: ReconcileScope) -> None:
-        """Requests reports of the pods that storage records on hosts, and repeats kills. Answers wake the jobs that
+        """Request reports of the pods that storage records on hosts, and repeat kills. Answers wake the jobs that
         they change; a periodic sweep finds changes that a predecessor committed without waking the job."""
         if not self._restored.is_open and self.driver.capabilities.list_ended is not None:
             ended = self.driver.capabilities.list_ended()  # the end of a pod is not answered, once it was acknowledged

@@ -73,7 +73,7 @@ class QosController:
             self.run_round(samples, now_s)
 
     def run_round(self, measured: Sequence[HostSample], now_s: float) -> list[Correction]:
-        """Evaluates newly measured hosts, and evicts where due. Raises Unavailable, OSError, and what storage
+        """Evaluate newly measured hosts, and evict where due. Raises Unavailable, OSError, and what storage
         raises."""
         policy = self._settings.policy
         samples = [each for each in measured if each.has_revocable]

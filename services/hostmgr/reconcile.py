@@ -58,7 +58,7 @@ class ReconcileSchedule:
             self._wanted = max(self._wanted, scope)
 
     def want_by(self, due_s: float) -> None:
-        """Requests a reconciliation of unsettled pods, unless one is due earlier: many requests result in one."""
+        """Request a reconciliation of unsettled pods, unless one is due earlier: many requests result in one."""
         with self._lock:
             if self._due_s and due_s < self._due_s[0]:
                 self._due_s.insert(0, due_s)

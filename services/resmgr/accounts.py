@@ -105,7 +105,7 @@ class Accounts:
             self.hold(ledger.pool_id, footprint, count)
 
     def is_idle(self, row: int) -> bool:
-        """Report whether the pool has no demand and no allocation."""
+        """Return whether the pool has no demand and no allocation."""
         columns = (self.demand, self.slack_demand, self.non_slack, self.slack)
         return not any(column[row].any() for column in columns)
 

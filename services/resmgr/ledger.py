@@ -129,7 +129,7 @@ class JobLedger:
         return self.pending_count == 0 and self.allocated_count == 0
 
     def is_unlike(self, job: JobRecord) -> bool:
-        """Report whether the job has changed in a property that decides its place in the queue."""
+        """Return whether the job has changed in a property that decides its place in the queue."""
         return (self.gang_size, self.priority) != (job.gang_size, job.sla.priority)
 
     def grow(self, instance_count: int) -> None:
@@ -149,7 +149,7 @@ class JobLedger:
             self.last_due_ns = max(self.last_due_ns, until_ns)
 
     def may_be_in_backoff(self, now_ns: int) -> bool:
-        """Report whether some of the job's pods are in backoff if they still wait."""
+        """Return whether some of the job's pods are in backoff if they still wait."""
         return max(self.last_due_ns, self.gang_due_ns) > now_ns
 
     def due_ns(self, run: GangRun) -> int:
@@ -159,7 +159,7 @@ class JobLedger:
         return 0 if self.held_until_ns is None else int(self.held_until_ns[run.start])
 
     def may_use(self, ended: Ints) -> bool:
-        """Report whether some waiting pod needs no more than one of these ended instances did."""
+        """Return whether some waiting pod needs no more than one of these ended instances did."""
         freed_needs = [footprint.need for _, footprint in self.footprints.tally(ended)]
         needs = [footprint.need for _, footprint in self.footprints.tally(np.flatnonzero(self.states == PENDING))]
         return any(all(map(le, need, freed)) for need in needs for freed in freed_needs)

@@ -8,12 +8,12 @@ _on: set[str] = set()
 
 
 def is_on() -> bool:
-    """Report whether anything is exported."""
+    """Return whether anything is exported."""
     return bool(_on)
 
 
 def has(what: str) -> bool:
-    """Report whether metrics, or traces, are exported."""
+    """Return whether metrics, or traces, are exported."""
     return what in _on
 
 

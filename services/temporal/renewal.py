@@ -45,7 +45,7 @@ class RenewableConnection(ServiceClient):
         return bool(self.config.tls or self.config.api_key)
 
     def uses(self, config: ClientConnectConfig) -> bool:
-        """Report whether the newest connection has the credentials of a configuration."""
+        """Return whether the newest connection has the credentials of a configuration."""
         return _credentials_of(config) == (self.config.tls, self.config.api_key, self.config.rpc_metadata)
 
     async def renew(self, config: ClientConnectConfig) -> None:

@@ -38,11 +38,11 @@ class Transport(PlainChannels):
 
     @property
     def proves_roles(self) -> bool:
-        """Report whether roles prove to servers who they are."""
+        """Return whether roles prove to servers who they are."""
         return self.has_tls
 
     def is_role(self, context: Context) -> bool:
-        """Report whether the caller has proven to be a role. Without TLS it cannot."""
+        """Return whether the caller has proven to be a role. Without TLS it cannot."""
         return False
 
     def find_denied(self, context: Context) -> str:

@@ -58,7 +58,7 @@ class Api:
 
     @property
     def proves_role(self) -> bool:
-        """Report whether calls without credentials of a viewer have the rights of role web."""
+        """Return whether calls without credentials of a viewer have the rights of role web."""
         return self._transport.proves_roles
 
     @cached_property

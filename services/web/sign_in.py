@@ -77,7 +77,7 @@ class SignIn:
         return self._made
 
     def has_ended(self, viewer: Viewer) -> bool:
-        """Report whether the session of a viewer has expired or was ended."""
+        """Return whether the session of a viewer has expired or was ended."""
         return viewer.has_expired() or (bool(viewer.session) and self._sessions.has_ended(viewer.session))
 
     def find_viewer(self, request: HTTPConnection) -> Viewer:

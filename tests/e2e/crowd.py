@@ -58,7 +58,7 @@ class Crowd:
                 self._submit_one(client, str(uuid.uuid4()))
 
     def _submit_one(self, client: Client, job_id: str) -> None:
-        """Submits one job and repeats the call until it is known whether the job is stored: only a refusal of the first
+        """Submit one job and repeat the call until it is known whether the job is stored: only a refusal of the first
         call leaves certainly nothing."""
         request = job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_id), config=self._config)
         is_first, until_s = True, time.monotonic() + CALL_S

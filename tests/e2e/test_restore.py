@@ -186,7 +186,7 @@ def add_schedule(cluster: Cluster, name: str, pool: str) -> None:
 
 
 def is_served(cluster: Cluster) -> bool:
-    """Report whether Temporal answers through the api."""
+    """Return whether Temporal answers through the api."""
     cluster.client.schedules.ListSchedules(schedule_pb2.ListSchedulesRequest())
     return True
 

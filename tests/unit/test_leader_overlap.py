@@ -79,7 +79,7 @@ class Story:
         rival_waits_s: float,
         stops: Sequence[tuple[float, float]],
     ) -> None:
-        """Plans the times. ``renewals``: each has its effect after so many seconds; ``questions``: the same, and the
+        """Plan the times. ``renewals``: each has its effect after so many seconds; ``questions``: the same, and the
         time until the answer arrives; later calls hang. ``stops``: when and for how long the leader's process is
         stopped.
         """
@@ -130,7 +130,7 @@ class Story:
 
 
 def parts(most: float) -> st.SearchStrategy[float]:
-    """Draws a part of a lease, in hundredths."""
+    """Draw a part of a lease, in hundredths."""
     return st.integers(0, int(most * 100)).map(lambda hundredths: hundredths * TTL_S / 100)
 
 

@@ -157,7 +157,7 @@ class Cluster:
     # Actions that the parts of the cluster take on their own.
 
     def admit(self, heard: JobId | None = None) -> int:
-        """Admits pods and notifies their jobs, except for the job that reads in the answer how many of its pods outside
+        """Admit pods and notify their jobs, except for the job that reads in the answer how many of its pods outside
         of gangs were admitted.
         """
         with self.lock:

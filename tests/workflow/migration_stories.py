@@ -92,7 +92,7 @@ async def migration_story(
     ]
 
     async def pass_on() -> None:
-        """Passes the signals to the jobs on to the pool."""
+        """Pass the signals to the jobs on to the pool."""
         told = dict.fromkeys((one.job_id for one in pool.services), 0)
         while True:
             for one, handle in zip(pool.services, handles, strict=True):

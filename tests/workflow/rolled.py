@@ -73,7 +73,7 @@ class RolledService:
         self.tell()
 
     def pulse(self, now_ns: int) -> None:
-        """Wakes each workflow that waits for a pulse, as the api does."""
+        """Wake each workflow that waits for a pulse, as the api does."""
         with self.lock:
             assert self.update is not None
             self.update = rollout.pulse(self.update, now_ns)

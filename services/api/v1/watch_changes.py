@@ -62,7 +62,7 @@ class Filter:
         )
 
     def _may_see(self, change: Change) -> bool:
-        """Report whether the watcher may read the object; one that is gone has no pool, and must be named."""
+        """Return whether the watcher may read the object; one that is gone has no pool, and must be named."""
         if change.pool:
             return is_in(change.pool, self.readable)
         return self.readable is None or change.key[0] in self.job_ids

@@ -50,7 +50,7 @@ class HostOwner:
                     state.validate()
 
     def _perform(self, effect: Effect) -> None:
-        """Logs and records an effect. The recorder only queues, so it delays no other event."""
+        """Log and record an effect. The recorder only queues, so it delays no other event."""
         match effect:
             case HostAvoided(hostname, why, for_s):
                 log.warning("host %s is %s; for %.0f s", hostname, misfit_text(why), for_s)

@@ -258,7 +258,7 @@ class KubernetesDriver:
         return False
 
     def demand_met(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
-        """Ignores the call: unsatisfied leases are not recorded."""
+        """Ignore the call: unsatisfied leases are not recorded."""
 
     def return_resources(self, resources_ids: Sequence[str]) -> None:
         with self.view.lock:

@@ -113,5 +113,5 @@ class _Holders:
             self._seen(object)
 
     def on_lost(self, why: str) -> None:
-        """Ignores the loss: the lease is unchanged until another holder is seen; without an apiserver no process can
+        """Ignore the loss: the lease is unchanged until another holder is seen; without an apiserver no process can
         launch."""

@@ -70,7 +70,7 @@ class AgentWatch:
         self._now.set()
 
     def want(self) -> None:
-        """Requests a read, as soon as there is a subscription."""
+        """Request a read, as soon as there is a subscription."""
         self._poller.want()
         self._now.set()
 

@@ -298,7 +298,7 @@ class MesosDriver(Callbacks):
         return operations_to_make(volume, disk, self._settings.role, self._settings.access.principal)
 
     def destroy_volume(self, volume: VolumeRecord) -> None:
-        """Destroys the volume through the operator API, which rescinds offers that contain it."""
+        """Destroy the volume through the operator API, which rescinds offers that contain it."""
         agent, master = self.agents.of_host(Hostname(volume.host)), self._master()
         if agent is None or master is None:
             raise OSError(f"host {volume.host} is not registered")
@@ -362,7 +362,7 @@ class MesosDriver(Callbacks):
         self._schedule.bring_up(_machine(host))
 
     def set_disruption_budgets(self, minimums: Mapping[JobId, int]) -> None:
-        """Ignores the call: Mesos has no disruption budgets."""
+        """Ignore the call: Mesos has no disruption budgets."""
 
     # Output and resource use of pods.
 

@@ -134,7 +134,7 @@ class OfferController:
                 self._failed.pop((holder, shape), None)
 
     def want(self, request: CapacityRequest) -> bool:
-        """Requests offers of Mesos if that may help; returns whether offers have arrived meanwhile. Pods that are
+        """Request offers of Mesos if that may help; return whether offers have arrived meanwhile. Pods that are
         spread, and pods that would run where pods of their job failed, require offers of all hosts."""
         holder, short = request.holder, request.short
         now_s = self._clock()

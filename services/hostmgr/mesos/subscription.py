@@ -56,17 +56,17 @@ class Callbacks:
     """Events that the host manager does not use."""
 
     def processHeartBeat(self, driver: Subscription) -> None:
-        """Ignores the heartbeat: the driver watches the stream itself."""
+        """Ignore the heartbeat: the driver watches the stream itself."""
 
     def executorLost(self, driver: Subscription, executor_id: Json, agent_id: Json, status: int) -> None:
-        """Logs the end of an executor, whose pods have status updates of their own."""
+        """Log the end of an executor, whose pods have status updates of their own."""
         log.info("executor %s on %s ended with %d", executor_id["value"], agent_id["value"], status)
 
     def inverseOfferRescinded(self, driver: Subscription, offer_id: Json) -> None:
-        """Ignores the event: Mesos expects no answer any more."""
+        """Ignore the event: Mesos expects no answer any more."""
 
     def frameworkMessage(self, driver: Subscription, executor_id: Json, agent_id: Json, message: str) -> None:
-        """Ignores the message: Peloton's executors send none."""
+        """Ignore the message: Peloton's executors send none."""
 
 
 class Subscription(MesosSchedulerDriver):  # type: ignore[misc]

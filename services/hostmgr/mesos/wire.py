@@ -104,7 +104,7 @@ class EventStream:
         self._is_ended = True
 
     def _cut(self) -> None:
-        """Cuts records: a length in decimal, a newline, and so many bytes. Raises ValueError for any other format."""
+        """Cut records: a length in decimal, a newline, and so many bytes. Raises ValueError for any other format."""
         position = 0
         while True:
             newline = self._pending.find(b"\n", position, position + RECORD_HEAD_BYTES_MAX)

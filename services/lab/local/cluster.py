@@ -155,7 +155,7 @@ class LocalCluster:
 
     @property
     def has_own_mesos(self) -> bool:
-        """Report whether its first cluster is an emulated Mesos."""
+        """Return whether its first cluster is an emulated Mesos."""
         return not self.settings.mesos and not self._has_no_mesos
 
     @property
@@ -164,7 +164,7 @@ class LocalCluster:
 
     @property
     def _has_processes(self) -> bool:
-        """Report whether pods of some emulated cluster are processes, and need ports."""
+        """Return whether pods of some emulated cluster are processes, and need ports."""
         has_mesos = self.has_own_mesos or bool(self.more_masters)
         return (has_mesos and not self.settings.simulate) or self.settings.kubernetes == 0
 

@@ -8,7 +8,7 @@ WEB, BRIDGE = "web", "aurorabridge"
 
 
 def is_role(part: str) -> bool:
-    """Report whether a part is a role: ``hostmgr``, or ``hostmgr-b`` of another cluster."""
+    """Return whether a part is a role: ``hostmgr``, or ``hostmgr-b`` of another cluster."""
     return role_of(part) in (*ROLES, WEB, BRIDGE)
 
 

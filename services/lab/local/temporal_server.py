@@ -68,7 +68,7 @@ def server_command(address: str, ui_port: int, store: Path, more_config: Sequenc
 
 
 def is_passing_error(line: str) -> bool:
-    """Report whether a line of the server's log is an error of one call, which its caller learns of and repeats: calls
+    """Return whether a line of the server's log is an error of one call, which its caller learns of and repeats: calls
     end that way whenever a client leaves.
     """
     return _PASSING_ERROR.search(line) is not None
@@ -91,7 +91,7 @@ def answers(address: str) -> bool:
 
 
 def starts_workflows(address: str) -> bool:
-    """Report whether the cluster's own Temporal server answers there and is up as a whole.
+    """Return whether the cluster's own Temporal server answers there and is up as a whole.
 
     Its frontend answers before its history service has loaded the namespace, and until then it starts no workflow.
     """
@@ -107,7 +107,7 @@ def starts_workflows(address: str) -> bool:
 
 
 async def is_reachable(address: str, environment: Mapping[str, str]) -> bool:
-    """Report whether a server of the user's answers, with TLS and a key if the environment says so."""
+    """Return whether a server of the user's answers, with TLS and a key if the environment says so."""
     from services.temporal.connection import connect, connect_config  # loads Temporal's SDK
 
     config = connect_config(address, environment=environment)

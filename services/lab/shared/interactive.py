@@ -119,7 +119,7 @@ class Interactive:
 
     @property
     def is_behind(self) -> bool:
-        """Report whether more input waits than the client should send."""
+        """Return whether more input waits than the client should send."""
         return len(self._unwritten) > UNREAD_BYTES_MAX
 
     def write(self, data: bytes) -> None:

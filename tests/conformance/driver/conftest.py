@@ -58,7 +58,7 @@ class InMemory:
         self._cluster.fail_over()
 
     def tear_down(self) -> None:
-        """Leaves the cluster, which ends with the test."""
+        """Leave the cluster, which ends with the test."""
 
     close = tear_down
 

@@ -71,7 +71,7 @@ class SharedPlane:
         raise AssertionError("others use this apiserver")
 
     def close(self) -> None:
-        """Leaves the plane running."""
+        """Leave the plane running."""
 
 
 class EmulatedPlane:
@@ -192,7 +192,7 @@ class EmulatedMachines:
         self._plane.node(node, is_up=True)
 
     def close(self) -> None:
-        """Leaves the nodes, which end with their apiserver."""
+        """Leave the nodes, which end with their apiserver."""
 
 
 class RealMachine:
@@ -204,7 +204,7 @@ class RealMachine:
     bring_back = lose
 
     def close(self) -> None:
-        """Leaves the node running."""
+        """Leave the node running."""
 
 
 class MachineLab(Lab):
@@ -283,7 +283,7 @@ class Kubernetes:
         assert reply.status == http.client.OK, reply.body
 
     def evict(self, pod: PodOnHost) -> int:
-        """Evicts a pod as a client that drains the node does; returns the status of the answer."""
+        """Evict a pod as a client that drains the node does; return the status of the answer."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod.pod_id}/eviction"
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": str(pod.pod_id)}}
         return self.client.ask("POST", path, body).status

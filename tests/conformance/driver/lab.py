@@ -101,7 +101,7 @@ class RecordedEvents:
             self.changed.notify_all()
 
     def host_returned(self) -> None:
-        """Ignores returned hosts: there is nothing to end here."""
+        """Ignore returned hosts: there is nothing to end here."""
 
     def on_refuse(self, why: str) -> None:
         self.refusals.append(why)
@@ -254,7 +254,7 @@ class Lab:
         )
 
     def request_capacity(self) -> None:
-        """Requests offers as a lease that found none does."""
+        """Request offers as a lease that found none does."""
         shape = PodShape(Resources.of(0.1))
         self.driver.request_capacity(
             CapacityRequest((self._job.job_id, False), (shape,), frozenset({shape}), False, bool)

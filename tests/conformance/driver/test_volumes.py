@@ -83,7 +83,7 @@ def test_a_volume_outlives_its_pod_and_its_host(lab: Lab) -> None:
 
 
 def is_destroyed(lab: Lab, volume: VolumeRecord) -> bool:
-    """Requests the destruction, as the controller does, until the host has nothing of the volume; returns whether it is
+    """Request the destruction, as the controller does, until the host has nothing of the volume; return whether it is
     gone."""
     host = lab.events.hosts.get(volume.host)
     if host is not None and volume.volume_id not in (host.volumes or ()) and volume.volume_id not in host.volumes_begun:

@@ -160,7 +160,7 @@ def full_hosts(world: World, **sla: object) -> JobId:
 
 
 def evicts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evicts pods as soon as the timeout allows it."""
+    """Evict pods as soon as the timeout allows it."""
     monkeypatch.setattr(daemon_evictions, "EVICT_AFTER_S", 0.1)
     core = world.core
     parts = "local", world.storage.daemons, core.cache, StoredEvictions(world), core.kill_evicted

@@ -24,7 +24,7 @@ MASTER = {"hostname": "a new", "port": 5050}
 
 
 def wait_for_relaunch(world: World, job: JobId) -> None:
-    """Settles the job, which gives the lost run its successor, and waits until the successor runs."""
+    """Settle the job, which gives the lost run its successor, and wait until the successor runs."""
     world.admit(job)
     world.launch(world.place(job))
     world.wait_states(job, {"RUNNING": 1})

@@ -148,7 +148,7 @@ class Manager:
         return FirstFitPlacer().place(job_id, gangs, lease)
 
     def start(self, job_id: JobId) -> Counter[str]:
-        """Places and launches the pods that fit. Returns pods by host."""
+        """Place and launch the pods that fit. Returns pods by host."""
         batch = self.place(job_id)
         placed = Counter({str(each.hostname): len(each.pods) for each in batch.placements})
         launched = self.core.launch(job_id, batch.lease_id, batch.placements)

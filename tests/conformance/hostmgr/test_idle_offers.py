@@ -112,7 +112,7 @@ def test_a_pod_that_spreads_sees_all_hosts(world: World) -> None:
     shape = PodShape(Resources.of(1), strategy=Strategy.EMPTIEST_HOST)
 
     def elsewhere() -> bool:
-        """Report whether a lease has another host. Mesos may offer its hosts one after the other, and the first offer
+        """Return whether a lease has another host. Mesos may offer its hosts one after the other, and the first offer
         ends the wait of a lease."""
         lease = world.core.acquire_hosts(job, [(shape, 1)])
         world.core.release(lease.lease_id)

@@ -36,7 +36,7 @@ def hosts(prefix: str) -> tuple[HostSpec, ...]:
 
 
 def has_capacity(manager: Manager) -> bool:
-    """Report whether all cpus of the cluster's hosts are free, which is unknown at first."""
+    """Return whether all cpus of the cluster's hosts are free, which is unknown at first."""
     with suppress(Unavailable):
         return HostManagerClient(lambda: manager.channel).free()[0].cpu_milli == 30_000
     return False

@@ -75,7 +75,7 @@ class Both:
     def place_in(
         self, cluster: str, job_id: JobId, limit: int = 1_000, part: slice = ALL, for_gang: bool = False
     ) -> PlacementBatch:
-        """Places and launches the pods that fit in the cluster. ``part``: a part of the READY pods."""
+        """Place and launch the pods that fit in the cluster. ``part``: a part of the READY pods."""
         gangs = self.storage.pods.ready_gangs(job_id, limit)[part]
         wanted = list(Counter(gang.shape for gang in gangs).items())
         lease = self.all.acquire_hosts(job_id, wanted, for_gang, cluster=cluster)

@@ -190,7 +190,7 @@ class World:
         return self.storage.jobs.settle(job_id, time.time_ns())
 
     def place(self, job_id: JobId, limit: int = 1_000) -> PlacementBatch:
-        """Places all READY pods, once there are offers for them."""
+        """Place all READY pods, once there are offers for them."""
 
         def try_once() -> PlacementBatch | None:
             gangs = self.storage.pods.ready_gangs(job_id, limit)

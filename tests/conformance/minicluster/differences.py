@@ -72,7 +72,7 @@ OPERATOR_STREAM = "operator-events"
 
 
 def is_left_out(line: dict[str, Any], is_master: bool) -> bool:
-    """Report whether a line of a recording belongs to a call, a page or an event that is not emulated."""
+    """Return whether a line of a recording belongs to a call, a page or an event that is not emulated."""
     if line.get("stream") == OPERATOR_STREAM or line.get("event", {}).get("type") in EVENTS_LEFT_OUT:
         return True
     path, request = line.get("path", "").partition("?")[0], line.get("request")

@@ -170,7 +170,7 @@ def pod(storage: Storage, job_id: JobId, instance_id: int = 0) -> PodRecord:
 
 
 def settle_all(storage: Storage, job_id: JobId, now_ns: int = NOW) -> JobProgress:
-    """Settles the job until no work is left for now."""
+    """Settle the job until no work is left for now."""
     while (progress := storage.jobs.settle(job_id, now_ns)).settle_again:
         pass
     return progress

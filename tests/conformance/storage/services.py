@@ -39,7 +39,7 @@ def update(
 
 
 def advance(storage: Storage, job_id: JobId) -> UpdateProgress:
-    """Advances the update, and rolls it back when too many instances have failed, as its workflow does."""
+    """Advance the update, and roll it back when too many instances have failed, as its workflow does."""
     progress = storage.updates.advance(job_id, NOW)
     if not progress.rolls_back_to:
         return progress

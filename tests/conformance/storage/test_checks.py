@@ -57,7 +57,7 @@ FAULTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 
 def plant(storage: Storage, table: str, given: dict[str, Any]) -> None:
-    """Inserts a row whose other columns are empty."""
+    """Insert a row whose other columns are empty."""
     of_type: dict[type[Any], Any] = {str: "", int: 0, bool: False, float: 0.0, bytes: b""}
     columns = METADATA.tables[table].columns
     row = {one.name: ID if isinstance(one.type, sa.Uuid) else of_type[one.type.python_type] for one in columns}

@@ -17,7 +17,7 @@ A, B = "pool/a", "cluster/b"
 
 
 def sample(at_s: int, amount: int, covered_s: int = MINUTE_S, pods: int = 0) -> Sample:
-    """Samples two series. Every value of the second is 0."""
+    """Sample two series. Every value of the second is 0."""
     marks = {A: (("/who", pods),)} if pods else {}
     return Sample(at_s, covered_s, {A: {ALLOCATION: amount, ADMITTED: 1}, B: {ALLOCATION: 0}}, marks)
 

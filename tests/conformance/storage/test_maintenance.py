@@ -46,7 +46,7 @@ def rows(storage: Storage, cluster: str = C) -> dict[str, tuple[HostState, HostS
 
 
 def bring(storage: Storage, name: str, state: HostState) -> None:
-    """Brings the only host in maintenance up to ``state``."""
+    """Bring the only host in maintenance up to ``state``."""
     storage.maintenance.request(C, make_requests(name), 1, NOW)
     for before, after in ((DRAINING, DRAINED), (DRAINED, DOWN)):
         if rows(storage)[name][0] is state:

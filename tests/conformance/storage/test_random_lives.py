@@ -138,7 +138,7 @@ class Life:
             self.allocated -= set(range(start, start + count))
 
     def evict(self, where: tuple[int, int]) -> None:
-        """Evicts a gang as a whole."""
+        """Evict a gang as a whole."""
         size = self.gang_size
         order = (0, size) if where[0] < size > 1 else where
         for gone in self.storage.admission.evict([EvictionOrder(self.job_id, *order, order == (0, size), PREEMPTED)]):

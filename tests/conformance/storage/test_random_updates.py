@@ -45,7 +45,7 @@ class Cluster:
     broken: set[int] = field(default_factory=set)  # taken down by the test, not by Peloton
 
     def asks(self, type_: UpdateType, count: int, batch: int) -> bool:
-        """Requests an update. Returns whether it was accepted: a restart and an update do not overwrite each other."""
+        """Request an update. Return whether it was accepted: a restart and an update do not overwrite each other."""
         config = self.config(count) if type_ is UpdateType.UPDATE else None
         try:
             update(self.storage, self.job_id, config, UpdateSpec(batch_size=batch), type=type_)

@@ -101,7 +101,7 @@ async def current(client: Client, version: str) -> None:
 
 
 async def wake(story: ServerStory, job: JobId) -> list[str]:
-    """Wakes the job, on whatever worker; returns the version on which each of its runs was at last."""
+    """Wake the job, on whatever worker; return the version on which each of its runs was at last."""
     looks = story.cluster.calls["settle"]
     await story.handle(job).signal("changed")
 

@@ -206,7 +206,7 @@ class MemoryCluster:
                 self._events.resources_announced(free_resources)
 
     def take_report(self, pod_id: PodId) -> PodReport:
-        """Acknowledges the first report of the pod, and returns it."""
+        """Acknowledge the first report of the pod, and return it."""
         with self.lock:
             queue = self.reports[pod_id]
             report = queue.popleft()
@@ -253,7 +253,7 @@ class MemoryCluster:
             self._changed()
 
     def lose(self, hostname: str) -> list[PodId]:
-        """Loses the host; returns the pods that are lost with it."""
+        """Lose the host; return the pods that are lost with it."""
         with self.lock:
             host = self.hosts[Hostname(hostname)]
             lost, host.pods, host.is_up = sorted(host.pods), {}, False
@@ -302,7 +302,7 @@ class MemoryCluster:
             self._changed()
 
     def destroy_volume(self, hostname: str, volume_id: str) -> None:
-        """Destroys the volume. Raises OSError while a pod uses it, or its host is lost."""
+        """Destroy the volume. Raises OSError while a pod uses it, or its host is lost."""
         with self.lock:
             host = self.hosts[Hostname(hostname)]
             if not host.is_up or volume_id in host.volumes_in_use:

@@ -58,7 +58,7 @@ class MemoryDriver:
         return False  # all free resources are offered already
 
     def demand_met(self, holder: Holder, shapes: Sequence[PodShape]) -> None:
-        """Ignores the call: unsatisfied leases are not recorded."""
+        """Ignore the call: unsatisfied leases are not recorded."""
 
     def return_resources(self, resources_ids: Sequence[str]) -> None:
         self.cluster.returned(resources_ids)
@@ -105,7 +105,7 @@ class MemoryDriver:
         self.cluster.bring_back(host.hostname)
 
     def set_disruption_budgets(self, minimums: Mapping[JobId, int]) -> None:
-        """Ignores the call: a cluster in memory has no external evictions."""
+        """Ignore the call: a cluster in memory has no external evictions."""
 
     def samples_of(self, hostname: Hostname) -> list[UseSample]:
         raise OSError(NO_FILES)

@@ -41,7 +41,7 @@ def trees(draw: st.DrawFn, depth: int = 3) -> Wire:
 
 
 def verdict(wire: Wire, labels: Counts, pods: Counts | None) -> bool | None:
-    """Evaluates a constraint as documented; None means that it does not apply."""
+    """Evaluate a constraint as documented; None means that it does not apply."""
     if wire.type == Wire.NOT_CONSTRAINT:
         inner = verdict(wire.notConstraint.constraint, labels, pods)
         return None if inner is None else not inner

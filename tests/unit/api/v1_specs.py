@@ -82,7 +82,7 @@ def health_checks(draw: st.DrawFn) -> task_pb2.HealthCheckConfig:
 
 @st.composite
 def task_configs(draw: st.DrawFn) -> task_pb2.TaskConfig:
-    """Draws task configurations from the fields that both v0 and v1alpha have."""
+    """Draw task configurations from the fields that both v0 and v1alpha have."""
     task = task_pb2.TaskConfig(
         name=draw(TEXTS),
         controller=draw(FLAGS),
@@ -117,7 +117,7 @@ def task_configs(draw: st.DrawFn) -> task_pb2.TaskConfig:
 
 @st.composite
 def pod_specs(draw: st.DrawFn) -> pod_pb2.PodSpec:
-    """Draws pods in v1alpha's own fields, including fields that v0 does not have."""
+    """Draw pods in v1alpha's own fields, including fields that v0 does not have."""
     pod = pod_pb2.PodSpec(kill_grace_period_seconds=draw(NUMBERS))
     if draw(FLAGS):
         spec = pod.mesos_spec

@@ -74,7 +74,7 @@ def ranges(*pairs: tuple[int, int]) -> list[pod_pb2.InstanceIDRange]:
 
 
 def evolve(storage: Storage, job_id: str = JOB) -> None:
-    """Advances the job's update to its end."""
+    """Advance the job's update to its end."""
     roll(storage, JobId(job_id))
 
 

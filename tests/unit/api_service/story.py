@@ -33,7 +33,7 @@ def report(storage: Storage, instance: int, state: PodState, run: int = 1, messa
 
 
 def run(storage: Storage, *instances: int) -> None:
-    """Admits and launches waiting pods and reports them as RUNNING."""
+    """Admit and launch waiting pods and report them as RUNNING."""
     storage.admission.mark_pending(JOB, [(i, 1) for i in instances], 1)
     storage.admission.mark_ready([(JOB, i, 1) for i in instances])
     storage.host_pods.mark_launched(JOB, [(i, 1, "h1", "agent-1", {}) for i in instances], NOW_NS)

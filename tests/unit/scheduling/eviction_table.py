@@ -69,7 +69,7 @@ class Stage:
         return preempt(self.tree, self.entitlement(), self.usage(), self.queues(), self.held, rows, pod_limit)
 
     def admit_without(self, evictions: Iterable[Eviction]) -> Admission:
-        """Admits as if the evicted gangs had never run: the slow and obvious check of the use of evictions."""
+        """Admit as if the evicted gangs had never run: the slow and obvious check of the use of evictions."""
         usage, gone = self.usage(), self.usage(HeldRun(one.pool, one.run, one.is_launched) for one in evictions)
         for name in ("non_slack", "slack", "non_preemptible", "controller"):
             getattr(usage, name)[:] -= getattr(gone, name)

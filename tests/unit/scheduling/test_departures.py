@@ -26,7 +26,7 @@ RACKS = {f"h{at}": {"rack": "abc"[at // 2]} for at in range(6)}
 
 
 def plan_all(cluster: Cluster, *drained: str, others: Sequence[HostedPod] = ()) -> list[HostDeparture]:
-    """Plans the departures. ``others``: pods on the first host that are not of services."""
+    """Plan the departures. ``others``: pods on the first host that are not of services."""
     hosted_pods = {Hostname(name): [make_hosted_pod(pod) for pod in cluster.on(name)] for name in drained}
     hosted_pods[Hostname(drained[0])] += others
     return departures(hosted_pods, [cluster.host(name) for name in cluster.capacities], cluster.census(drained))

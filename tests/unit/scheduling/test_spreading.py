@@ -36,7 +36,7 @@ def shape(*rules: Spread, strategy: Strategy = Strategy.PACK_HOST) -> PodShape:
 def run(
     hosts: list[LeasedHost], wanted: PodShape, count: int, pods: dict[str, DomainCount], gang: bool = False
 ) -> PlacementBatch:
-    """Places pods. ``pods``: the number of the job's pods by label value, on all hosts."""
+    """Place pods. ``pods``: the number of the job's pods by label value, on all hosts."""
     assert wanted.layout is not None
     domains = []
     for rule in wanted.layout.spread:

@@ -30,7 +30,7 @@ _SCALARS: dict[int, st.SearchStrategy[Any]] = {
 
 @st.composite
 def messages(draw: st.DrawFn, kind: Any, depth: int = 0) -> Any:
-    """Draws a message of ``kind`` with some of its fields set to any valid value."""
+    """Draw a message of ``kind`` with some of its fields set to any valid value."""
     message: Any = message_factory.GetMessageClass(kind)()
     if kind.full_name == "google.protobuf.Timestamp":
         message.seconds = draw(st.integers(0, LAST_SECOND))

@@ -44,7 +44,7 @@ class Access:
         return self._source.credential(renew=False).authorization
 
     def renew(self, authorization: str, context: ssl.SSLContext | None) -> bool:
-        """Renews the credentials that the apiserver rejected; returns whether there are others now. Raises OSError."""
+        """Renew the credentials that the apiserver rejected; return whether there are others now. Raises OSError."""
         if self.authorization() != authorization or self.tls() is not context:
             return True
         return self._source.credential(renew=True).authorization != authorization or self.tls() is not context

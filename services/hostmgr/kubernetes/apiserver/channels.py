@@ -87,7 +87,7 @@ class Command:
         self._send(bytes((STDIN,)) + data if data else bytes((CLOSE, STDIN)))
 
     def resize(self, columns: int, rows: int) -> None:
-        """Resizes the command's terminal. Does not block."""
+        """Resize the command's terminal. Does not block."""
         self._send(bytes((RESIZE,)) + orjson.dumps({"Width": columns, "Height": rows}))
 
     def read(self, limit_bytes: int, wait_s: float) -> Output:

@@ -27,7 +27,7 @@ def pages(api: ApiServer, path: str, limit: int) -> Iterator[tuple[Json, list[Js
 
 
 def with_query(path: str, query: Mapping[str, str | int]) -> str:
-    """Appends ``query`` to a path that may have selectors."""
+    """Append ``query`` to a path that may have selectors."""
     return path + ("&" if "?" in path else "?") + urlencode(query)
 
 

@@ -286,7 +286,7 @@ class _Batch:
         self._tail = self._server.tail(self._authorization)
 
     def _send(self, poll_s: float) -> float:
-        """Assigns waiting requests to connections, and opens at most one more; returns how long to wait for answers."""
+        """Assign waiting requests to connections, and open at most one more; return how long to wait for answers."""
         now_s = time.monotonic()
         while self._later and self._later[0][0] <= now_s:
             self._waiting.append(heapq.heappop(self._later)[1])

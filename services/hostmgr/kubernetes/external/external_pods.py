@@ -466,7 +466,7 @@ class ExternalPods:
             return run in self._runs
 
     def evict(self, runs: Sequence[str]) -> None:
-        """Evicts running pods. Evictions that a PodDisruptionBudget forbids are repeated. Raises OSError."""
+        """Evict running pods. Evictions that a PodDisruptionBudget forbids are repeated. Raises OSError."""
         with self._lock:
             there = [(run, self._pods[uid].pod) for run in runs if (uid := self._runs.get(run)) in self._pods]
             pods = [(run, pod) for run, pod in there if not is_over(pod)]
@@ -561,7 +561,7 @@ class ExternalPods:
             return list(self._cache.pods)
 
     def acknowledge(self, token: tuple[str, ...]) -> PodReport | None:
-        """Acknowledges a report; returns the next one."""
+        """Acknowledge a report; return the next one."""
         with self._lock:
             report, stored = self._cache.acknowledge(token)
             if stored is not None and stored.pod.is_gone:

@@ -213,7 +213,7 @@ class Ledger:
         ]
 
     def void_resources(self) -> None:
-        """Voids all offers at the end of the session; the next session makes new ones."""
+        """Void all offers at the end of the session; the next session makes new ones."""
         for line in self._lines.values():
             line.announced = None
             line.former.clear()
@@ -297,7 +297,7 @@ class Ledger:
     def use(
         self, claim: Claim, pods: Sequence[tuple[str, Demand]], volumes: Mapping[str, VolumeRecord] = NO_VOLUMES
     ) -> Mapping[str, str]:
-        """Consumes the claimed offers; the pods that fit are expected on the node from now on, with their ``volumes``.
+        """Consume the claimed offers; the pods that fit are expected on the node from now on, with their ``volumes``.
         Returns the other pods, with the reason."""
         lines = [line for resources_id in claim.resources_ids if (line := self._take(resources_id)) is not None]
         line = next((line for line in lines if line.node is not None and line.node.uid == claim.host_id), None)

@@ -68,7 +68,7 @@ class CommandSessions:
         self._sessions: dict[str, _Session] = {}
 
     def exchange(self, pod: str, exchange: Exchange) -> ExchangeAnswer:
-        """Implements the driver port's ``exchange``."""
+        """Implement the driver port's ``exchange``."""
         _check(exchange)
         if not self._turns.acquire(timeout=TURN_S):
             raise OSError(f"{AT_ONCE_MAX} commands are being served at once: try again")

@@ -53,7 +53,7 @@ class LogReaders:
         self._is_closed = False
 
     def read(self, pod: str, file: str, offset: int, follow: bool) -> FilePiece:
-        """Implements the driver port's ``read_file``. Raises NotFound, OSError."""
+        """Implement the driver port's ``read_file``. Raises NotFound, OSError."""
         if not self._turns.acquire(timeout=TURN_S):
             raise OSError(f"{AT_ONCE_MAX} logs are being read at once: try again")
         try:

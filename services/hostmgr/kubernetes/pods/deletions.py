@@ -85,7 +85,7 @@ class Deletions:
     # Queries.
 
     def reconcile(self, pods: Sequence[PodOnHost]) -> None:
-        """Answers from the watched state; only pods that were launched and not seen yet are read directly."""
+        """Answer from the watched state; only pods that were launched and not seen yet are read directly."""
         view = self._view
         reports: list[PodReport] = []
         doubtful: list[str] = []

@@ -175,7 +175,7 @@ class PodCache:
         return report if len(own.reports) == 1 else None
 
     def acknowledge(self, token: tuple[str, ...]) -> tuple[PodReport | None, Stored | None]:
-        """Acknowledges a report; returns the next one, or the pod whose end was acknowledged."""
+        """Acknowledge a report; return the next one, or the pod whose end was acknowledged."""
         own = self.pods.get(token[1])
         if own is None or not own.reports or own.reports[0].token != token:
             return None, None

@@ -51,7 +51,7 @@ def a_node(labels: dict[str, str] | None = None, taints: list[Json] | None = Non
 
 
 def is_taken(pod: Json, node: Json, is_known: bool = True) -> bool:
-    """Report whether the node takes the pod by its labels and taints. The taints of a node that is not known were not
+    """Return whether the node takes the pod by its labels and taints. The taints of a node that is not known were not
     there when the pod came."""
     read = node_of(node, SETTINGS)
     assert read is not None

@@ -51,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *arguments: object) -> None:
-        """Discards the message: a test has no log."""
+        """Discard the message: a test has no log."""
 
 
 @pytest.fixture
