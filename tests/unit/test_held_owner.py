@@ -41,7 +41,7 @@ def _replicas(owner: Json) -> list[Json]:
 
 
 def test_a_key_changes_with_what_the_pods_request() -> None:
-    """Not with the object in which it was read."""
+    """The object in which it was read is not changed with it."""
     first = example(JOB_SET)
     grown, renamed, other = (orjson.loads(orjson.dumps(first)) for _ in range(3))
     _replicas(grown)[0]["replicas"] = 7
