@@ -1,4 +1,4 @@
-"""Keys of owners that are held suspended, by which their stand-ins are told apart."""
+"""Keys of owners that are held suspended: they distinguish the stand-ins of one admission from those of others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _replicas(owner: Json) -> list[Json]:
 
 
 def test_a_key_changes_with_what_the_pods_request() -> None:
-    """The object in which it was read is not changed with it."""
+    """The object in which it was read does not matter."""
     first = example(JOB_SET)
     grown, renamed, other = (orjson.loads(orjson.dumps(first)) for _ in range(3))
     _replicas(grown)[0]["replicas"] = 7

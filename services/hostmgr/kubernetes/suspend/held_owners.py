@@ -20,7 +20,7 @@ from peloton.model.ids import PodId
 from services.hostmgr.external_port import PodCondition
 from services.hostmgr.kubernetes.apiserver.watch import Reflector, Watched
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, check_answers
-from services.hostmgr.kubernetes.external.external_specs import POOL, Owner, controller_of
+from services.hostmgr.kubernetes.external.external_specs import POOL
 from services.hostmgr.kubernetes.external.gate import is_by_gate
 from services.hostmgr.kubernetes.pods.launches import BY_SUSPEND, HELD
 from services.hostmgr.kubernetes.pods.statuses import is_over, phase
@@ -34,7 +34,7 @@ from services.hostmgr.kubernetes.suspend.held_owner import (
     stand_ins_of,
     suspension_request,
 )
-from services.hostmgr.kubernetes.suspend.late_owners import LateOwner
+from services.hostmgr.kubernetes.suspend.members import Members
 from services.hostmgr.kubernetes.suspend.notices import FINE, Notices, Said
 from services.hostmgr.kubernetes.suspend.owner_kinds import OwnerKind, reference_path
 
@@ -44,10 +44,6 @@ FIND_S = 30.0
 """Seconds between looks for kinds of owners that the cluster did not have."""
 QUIET_S = 0.5
 """Seconds for which a suspended owner must have no pods, until it returns to the queue."""
-ROOTS_MAX = 10_000
-"""Limit of objects whose controllers are cached."""
-DEPTH_MAX = 4
-"""Limit of controllers above a pod."""
 ADMITTED, SUSPENDED, REFUSED = "PelotonAdmitted", "PelotonSuspended", "PelotonRefused"
 NOT_HELD = "PelotonNotHeld"
 """Reasons of events and of the condition."""
@@ -125,9 +121,7 @@ class HeldOwners:
         self._sink: Watched | None = None
         self._lock = threading.RLock()
         self._entries: dict[str, _Entry] = {}
-        self._pods: dict[str, dict[str, Json]] = {}  # uid of the owner -> its pods by uid
-        self._roots: dict[str, str] = {}  # uid of a controller -> uid of the owner at the top
-        self._late: dict[str, LateOwner] = {}
+        self._members = Members(api, kinds)
         self._watches: dict[OwnerKind, Reflector] = {}
         self._unlisted = {PODS}
         self._is_live = self._has_looked = False
@@ -238,74 +232,48 @@ class HeldOwners:
         return HeldOwner(kind, object, answer.json() if answer.is_ok else None)
 
     def replace_pods(self, pods: Sequence[Json]) -> None:
-        by_owner: dict[str, dict[str, Json]] = {}
-        for pod in pods:
-            by_owner.setdefault(self._root_of(pod), {})[pod["metadata"]["uid"]] = pod
+        found = [(pod, self._members.find_root(pod, self._entries)) for pod in pods]
         with self._lock:
-            before, self._pods = self._pods, by_owner
+            before, owners = self._members.replace(found)
             there = {pod["metadata"]["uid"] for pod in pods if not is_over(pod)}
-            for uid, pod in ((uid, pod) for some in before.values() for uid, pod in some.items()):
-                if uid not in there:
+            for pod in before:
+                if pod["metadata"]["uid"] not in there:
                     self._gone(pod)  # first: a pod of the same name may be among the others
             self._unlisted.discard(PODS)
             if self._is_live:
-                for uid in before.keys() | by_owner.keys():
-                    if (entry := self._entries.get(uid)) is not None:
-                        self._show(entry)
+                for uid in owners & self._entries.keys():
+                    self._show(self._entries[uid])
         self._go_live()
 
     def change_pod(self, pod: Json, is_deleted: bool) -> None:
         pod["metadata"].pop("managedFields", None)
-        uid, own = self._root_of(pod), pod["metadata"]["uid"]
+        owner, uid = self._members.find_root(pod, self._entries), pod["metadata"]["uid"]
         with self._lock:
             if is_deleted or is_over(pod):
                 self._gone(pod)
-            if is_deleted:
-                self._pods.get(uid, {}).pop(own, None)
-                if not self._pods.get(uid):
-                    self._pods.pop(uid, None)
-            else:
-                self._pods.setdefault(uid, {})[own] = pod
-            entry = self._entries.get(uid)
-            if entry is None or not self._is_live:
+            if not is_deleted:
+                self._put_pod(pod, owner)
                 return
-            if is_deleted:
-                entry.places.pop(own, None)
-            elif (place := self._place(entry, pod)) is not None:
-                self._receiver.on_change("MODIFIED", entry.stand_ins[place])
+            self._members.remove(uid)
+            if (entry := self._entries.get(owner)) is not None:
+                entry.places.pop(uid, None)
 
-    def _root_of(self, pod: Json) -> str:
-        """Return the uid of the owner at the top of the pod's controllers. Raises OSError."""
-        owner = controller_of(pod)
-        if owner is None:
-            return ""
-        if owner.uid in self._entries:
-            return owner.uid
-        if owner.uid not in self._roots:
-            if len(self._roots) >= ROOTS_MAX:
-                self._roots.clear()
-            self._roots[owner.uid] = self._find_root(owner, pod)
-        return self._roots[owner.uid]
+    def _put_pod(self, pod: Json, owner: str) -> None:
+        """Record a pod of the owner, and what has become of it. The caller holds the lock."""
+        self._members.put(pod, owner)
+        entry = self._entries.get(owner)
+        if entry is not None and self._is_live and (place := self._place(entry, pod)) is not None:
+            self._receiver.on_change("MODIFIED", entry.stand_ins[place])
 
-    def _find_root(self, owner: Owner, pod: Json) -> str:
-        """Return the uid of the owner at the top, and note it if the policies have not held it."""
-        for _ in range(DEPTH_MAX):
-            kind = next((each for each in self._kinds if _is_of(owner, each)), None)
-            if kind is None:
-                break
-            path = f"{collection_of(kind, owner.namespace)}/{quote(owner.name, safe='')}"
-            answer = self._api.ask(Request("GET", path))
-            if answer.may_pass:
-                raise OSError(f"{owner.title} cannot be read: {answer.message}")
-            found = answer.json() if answer.is_ok else None
-            if found is None or found["metadata"]["uid"] != owner.uid or HeldOwner(kind, found).is_held:
-                break
-            if (above := controller_of(found)) is None:
-                if len(self._late) < ROOTS_MAX:
-                    self._late[owner.uid] = LateOwner(HeldOwner(kind, found), pod["metadata"]["labels"][POOL])
-                break
-            owner = above
-        return owner.uid
+    def _ask_again(self) -> None:
+        """Look again for the owners of pods whose controllers could not be read. Raises OSError."""
+        with self._lock:
+            pods = self._members.find_unread()
+        for pod in pods:
+            owner = self._members.find_root(pod, self._entries)
+            with self._lock:
+                if self._members.get(pod["metadata"]["uid"]) is pod:
+                    self._put_pod(pod, owner)
 
     # Stand-ins. The caller holds the lock.
 
@@ -338,7 +306,7 @@ class HeldOwners:
         if not before.keys() & {one["metadata"]["uid"] for one in entry.stand_ins}:
             entry.places = {}
         self._keep_starts(entry, before)
-        pods = self._pods.get(entry.owner.uid, {})
+        pods = self._members.of(entry.owner.uid)
         count = len(entry.stand_ins)
         entry.places = {uid: place for uid, place in entry.places.items() if uid in pods and place < count}
         for pod in sorted(pods.values(), key=is_over):
@@ -362,7 +330,7 @@ class HeldOwners:
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
         place = entry.places.get(uid)
         if place is None:
-            pods, taken = self._pods.get(entry.owner.uid, {}), set()
+            pods, taken = self._members.of(entry.owner.uid), set()
             for other, number in entry.places.items():
                 if other in pods and not is_over(pods[other]):
                     taken.add(number)
@@ -497,6 +465,7 @@ class HeldOwners:
             stack.callback(self._notices.write_events)
             stack.callback(self._notices.show, unfit)
             stack.callback(self._hold_late)
+            stack.callback(self._ask_again)
             if outgrown:
                 self._suspend(outgrown, "it has more pods than its pool has admitted, and is queued with them")
             check_answers(self._api.ask_all([return_request(owner) for owner in returning]), *FINE)
@@ -504,7 +473,7 @@ class HeldOwners:
     def _hold_late(self) -> None:
         """Hold the owners that the policies have missed, or say why they run. Raises OSError."""
         with self._lock:
-            found, self._late = [*self._late.values()], {}
+            found, self._members.late = [*self._members.late.values()], {}
         left = [(one.owner, why) for one in found if (why := one.why_left(time.time()))]
         for owner, why in left:
             self._notices.write(owner, "Warning", NOT_HELD, why)
@@ -514,7 +483,7 @@ class HeldOwners:
         for one, answer in zip(holding, answers, strict=True):
             if isinstance(answer, OSError) or answer.may_pass:
                 with self._lock:
-                    self._late[one.owner.uid] = one
+                    self._members.late[one.owner.uid] = one
             elif answer.is_ok:
                 self._notices.write(
                     one.owner, "Normal", SUSPENDED, f"it was created before pool {one.pool} held it: it is queued"
@@ -530,7 +499,7 @@ class HeldOwners:
         return now_s - entry.quiet_since_s >= QUIET_S
 
     def _pods_left(self, entry: _Entry) -> bool:
-        return any(not is_over(pod) for pod in self._pods.get(entry.owner.uid, {}).values())
+        return any(not is_over(pod) for pod in self._members.of(entry.owner.uid).values())
 
 
 _PENDING: Json = {"phase": "Pending"}
@@ -551,7 +520,3 @@ def _why_unfit(owner: HeldOwner) -> PodCondition | None:
     if owner.phase is not Phase.WAITS or not owner.problem:
         return None
     return PodCondition(owner.uid, REFUSED, owner.problem)
-
-
-def _is_of(owner: Owner, kind: OwnerKind) -> bool:
-    return owner.kind == kind.kind and owner.api_version.partition("/")[0] == kind.group
