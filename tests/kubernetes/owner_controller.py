@@ -121,7 +121,12 @@ class OwnerController:
         self._ask("PATCH", path_of_status, {"status": status}, MERGE)
 
     def _list(self, path: str) -> list[Json]:
-        found: list[Json] = self._ask("GET", path)["items"]
+        """Return the objects; none of a kind that is not served yet, for which the answer is a text."""
+        reply = self._client.ask("GET", path)
+        if reply.status == http.client.NOT_FOUND:
+            return []
+        assert reply.status == http.client.OK, f"GET {path}: {reply.status} {reply.body[:500]!r}"
+        found: list[Json] = reply.json()["items"]
         return found
 
     def _ask(self, method: str, path: str, body: Json | None = None, content_type: str = "application/json") -> Json:
