@@ -25,6 +25,8 @@ EXTENDED_NAME = re.compile(
     r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
 )
 """Names of extended resources: those of Kubernetes. A name without a prefix may be a misspelt kind."""
+HOST_PREFERENCES_MAX = 16
+PREFERENCE_WEIGHT_MAX = 100
 SPREADS_MAX = 8
 """Maximum host labels over which one job spreads."""
 

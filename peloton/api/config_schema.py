@@ -64,6 +64,8 @@ _COMMAND: Schema = {"maxLength": bounds.COMMAND_BYTES_MAX}
 _VARIABLE: Schema = {"pattern": "^[^=]+$"}
 _PORT: Schema = {"maximum": bounds.PORT_MAX}
 _AMOUNT: Schema = {"minimum": 0}
+_PREFERENCES: Schema = {"maxItems": bounds.HOST_PREFERENCES_MAX}
+_WEIGHT: Schema = {"minimum": 1, "maximum": bounds.PREFERENCE_WEIGHT_MAX}
 _JOB = {"name": _TEXT, "owner": _TEXT, "description": _TEXT, "labels": _LABELS}
 _EXTENDED_NAME: Schema = {"pattern": f"^{bounds.EXTENDED_NAME.pattern}$", "not": {"enum": list(bounds.RESERVED_NAMES)}}
 _EXTENDED: Schema = {
@@ -84,7 +86,12 @@ RULES: dict[str, dict[str, Schema]] = {
     "v0.job.GangClose": {"label": _TEXT | {"minLength": 1}},
     "v0.task.ResourceConfig": _V0_AMOUNTS,
     "v0.task.PortConfig": {"value": _PORT, "name": {"minLength": 1}},
-    "v0.task.TaskConfig": {"otherContainers": _EXTRA_CONTAINERS, "initContainers": _EXTRA_CONTAINERS},
+    "v0.task.TaskConfig": {
+        "otherContainers": _EXTRA_CONTAINERS,
+        "initContainers": _EXTRA_CONTAINERS,
+        "hostPreferences": _PREFERENCES,
+    },
+    "v0.task.HostPreference": {"weight": _WEIGHT},
     "v0.task.ContainerConfig": {"name": {"pattern": f"^{bounds.CONTAINER_NAME.pattern}$"}},
     "mesos.v1.CommandInfo": {"value": _COMMAND},
     "mesos.v1.Environment.Variable": {"name": _VARIABLE},
@@ -94,7 +101,12 @@ RULES: dict[str, dict[str, Schema]] = {
     "v1alpha.pod.ResourceSpec": _V1_AMOUNTS,
     "v1alpha.pod.PortSpec": {"value": _PORT},
     "v1alpha.pod.PersistentVolumeSpec": {"container_path": _PATH, "size_mb": _MEBIBYTES},
-    "v1alpha.pod.PodSpec": {"containers": _CONTAINERS, "init_containers": _EXTRA_CONTAINERS},
+    "v1alpha.pod.PodSpec": {
+        "containers": _CONTAINERS,
+        "init_containers": _EXTRA_CONTAINERS,
+        "host_preferences": _PREFERENCES,
+    },
+    "v1alpha.pod.HostPreference": {"weight": _WEIGHT},
     "v1alpha.pod.CommandSpec": {"value": _COMMAND},
     "v1alpha.pod.Environment": {"name": _VARIABLE},
     "v0.respool.ResourcePoolConfig": {"name": {"pattern": "^[^/]+$", "maxLength": bounds.POOL_NAME_MAX}},
@@ -113,9 +125,11 @@ RULES: dict[str, dict[str, Schema]] = {
 REQUIRED = {
     "v0.job.Spread": ("label",),
     "v0.job.GangClose": ("label",),
+    "v0.task.HostPreference": ("weight", "constraint"),
     "v0.task.PortConfig": ("name",),
     "v0.task.ContainerConfig": ("name",),
     "v1alpha.job.stateless.Spread": ("label",),
+    "v1alpha.pod.HostPreference": ("weight", "constraint"),
     "v1alpha.pod.PersistentVolumeSpec": ("container_path", "size_mb"),
     "v1alpha.pod.Environment": ("name",),
     "v0.respool.ResourcePoolConfig": ("name",),

@@ -25,6 +25,7 @@ from peloton.model.pod import (
     ContainerStatus,
     HealthState,
     HostLabel,
+    HostPreference,
     Label,
     PodEvent,
     PodLabel,
@@ -146,6 +147,7 @@ def pod_shape(
         constraint=_build_constraint(task),
         volume_mib=volume.size_mib if volume else 0,
         layout=layout,
+        preferences=host_preferences(task),
     )
 
 
@@ -159,6 +161,11 @@ def _build_constraint(task: task_pb2.TaskConfig) -> Constraint | None:
     free_ports = [PodLabel(*label) for label in static_port_labels(task)]
     parts = tuple(part for part in (*kind_constraints(task), *free_ports, own) if part is not None)
     return AllOf(parts) if len(parts) > 1 else parts[0] if parts else None
+
+
+def host_preferences(task: task_pb2.TaskConfig) -> tuple[HostPreference, ...]:
+    wanted = [(wire.weight, constraint(wire.constraint)) for wire in task.hostPreferences]
+    return tuple(HostPreference(weight, rule) for weight, rule in wanted if rule is not None)
 
 
 def static_port_labels(task: task_pb2.TaskConfig) -> list[Label]:

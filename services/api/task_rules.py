@@ -15,7 +15,9 @@ from peloton.api.config_bounds import (
     COMMAND_BYTES_MAX,
     CONTAINER_NAME,
     CONTAINERS_MAX,
+    HOST_PREFERENCES_MAX,
     PORT_MAX,
+    PREFERENCE_WEIGHT_MAX,
     VOLUME_MB_MAX,
     VOLUME_PATH_MAX,
     check_extended_name,
@@ -28,7 +30,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.lifecycle import discovery
-from peloton.lifecycle.constraints import pod_labels_named
+from peloton.lifecycle.constraints import leaves, pod_labels_named
 from peloton.model.resources import EXTENDED_AMOUNT_MAX, EXTENDED_KINDS_MAX
 from peloton.model.text import MULTI_LINE, control_character_fault, is_printable, quote, shorten
 
@@ -152,7 +154,7 @@ def _nesting(constraint: task_pb2.Constraint) -> int:
     return 1 + max((_nesting(part) for part in parts), default=0)
 
 
-def _constraint(pod: task_pb2.TaskConfig) -> Iterator[str]:
+def _constraint(pod: task_pb2.TaskConfig | task_pb2.HostPreference) -> Iterator[str]:
     if (depth := _nesting(pod.constraint)) > CONSTRAINT_DEPTH_MAX:
         yield f"constraint has {depth} constraints in each other, at most {CONSTRAINT_DEPTH_MAX} are allowed"
         return
@@ -160,6 +162,24 @@ def _constraint(pod: task_pb2.TaskConfig) -> Iterator[str]:
         convert.constraint(pod.constraint)
     except InvalidArgument as fault:
         yield fault.message
+
+
+def _host_preferences(pod: task_pb2.TaskConfig) -> Iterator[str]:
+    if (count := len(pod.hostPreferences)) > HOST_PREFERENCES_MAX:
+        yield f"hostPreferences has {count} preferences, at most {HOST_PREFERENCES_MAX} are allowed"
+        return
+    for order, one in enumerate(pod.hostPreferences):
+        name = f"hostPreferences[{order}]"
+        if not 1 <= one.weight <= PREFERENCE_WEIGHT_MAX:
+            yield f"{name}: weight is {one.weight}, want 1 to {PREFERENCE_WEIGHT_MAX}"
+        if faults := list(_constraint(one)):
+            yield from (f"{name}: {fault}" for fault in faults)
+            continue
+        rule = convert.constraint(one.constraint)
+        if not any(leaves(rule)):
+            yield f"{name} names no label of hosts"
+        elif pod_labels_named(rule):
+            yield f"{name} names a label of pods: hosts are preferred by labels of hosts alone"
 
 
 def _containers(pod: task_pb2.TaskConfig) -> Iterator[str]:
@@ -245,6 +265,10 @@ def _daemon_constraint(pod: task_pb2.TaskConfig) -> Iterator[str]:
         yield "constraint on labels of pods is given for a daemon: its hosts match by labels of hosts alone"
 
 
+def _daemon_preferences(_: task_pb2.TaskConfig) -> Iterator[str]:
+    yield "hostPreferences is given: a daemon has one instance on each host that matches, leave it out"
+
+
 def _batch_health_check(_: task_pb2.TaskConfig) -> Iterator[str]:
     yield "Batch job task should not set health check "
 
@@ -324,6 +348,7 @@ _OF_EVERY_TYPE: tuple[tuple[Carries, Rule], ...] = (
     (lambda pod: len(pod.ports) > 0, _ports),
     (lambda pod: pod.HasField("command"), _command),
     (lambda pod: pod.HasField("constraint"), _constraint),
+    (lambda pod: len(pod.hostPreferences) > 0, _host_preferences),
     (has_several, _containers),
     (lambda pod: pod.HasField("readinessCheck"), _readiness),
 )
@@ -349,7 +374,8 @@ RULES: dict[int, tuple[tuple[Carries, Rule], ...]] = {
         (lambda pod: pod.HasField("healthCheck"), _service_health_check),
         (lambda pod: pod.HasField("volume"), _daemon_volume),
         (lambda pod: pod.HasField("constraint"), _daemon_constraint),
-        *(rule for rule in _OF_EVERY_TYPE if rule[1] is not _constraint),
+        (lambda pod: len(pod.hostPreferences) > 0, _daemon_preferences),
+        *(rule for rule in _OF_EVERY_TYPE if rule[1] not in (_constraint, _host_preferences)),
     ),
 }
 """Rules by type of job."""

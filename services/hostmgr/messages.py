@@ -35,7 +35,7 @@ from peloton.model.host import (
 )
 from peloton.model.host_pool import HostPoolTotals, Workload
 from peloton.model.ids import Hostname, JobId
-from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel, PodShape, Strategy
+from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, HostPreference, Label, PodLabel, PodShape, Strategy
 from peloton.model.reason import Infeasible
 from peloton.model.reservation import WaitingPod
 from peloton.model.resources import Resources, to_extended
@@ -132,6 +132,10 @@ def encode_wanted(gangs: Iterable[tuple[PodShape, int]]) -> list[pb.Wanted]:
             workload=shape.workload,
             strategy=shape.strategy,
             volume_mib=shape.volume_mib,
+            preferences=[
+                pb.HostPreference(weight=each.weight, constraint=constraint_to_wire(each.constraint))
+                for each in shape.preferences
+            ],
             **layout_to_wire(shape.layout),
         )
         for shape, count in gangs
@@ -163,6 +167,9 @@ def decode_wanted(wanted: Iterable[pb.Wanted]) -> list[tuple[PodShape, int]]:
                 volume_mib=w.volume_mib,
                 workload=_workload(w.workload),
                 layout=layout_from_wire(w),
+                preferences=tuple(
+                    HostPreference(each.weight, constraint_from_wire(each.constraint)) for each in w.preferences
+                ),
             ),
             w.pod_count,
         )

@@ -21,6 +21,7 @@ from peloton.model.pod import (
     Constraint,
     HealthState,
     HostLabel,
+    HostPreference,
     Label,
     PodEvent,
     PodLabel,
@@ -144,6 +145,7 @@ def _facts_from_rest(text: str) -> InstanceFacts:
         constraint=_constraint_from_json(rule),
         volume_mib=placement.get("volume_mib", 0),
         layout=_layout_from_json(placement),
+        preferences=_preferences_from_json(placement),
     )
     # Old rows have no labels: a pod with a constraint on pod labels was assumed to carry them itself.
     labels = [tuple(label) for label in more[1]] if len(more) > 1 else sorted(pod_labels_named(shape.constraint))
@@ -173,6 +175,8 @@ def _placement_to_json(shape: PodShape) -> list[dict[str, Any]]:
         found["spread"] = [[rule.label, rule.max_skew, int(rule.is_hard)] for rule in shape.layout.spread]
     if shape.layout and (close := shape.layout.close):
         found["close"] = [close.label, close.is_required]
+    if shape.preferences:
+        found["preferences"] = [[each.weight, _constraint_to_json(each.constraint)] for each in shape.preferences]
     return [found] if found else []
 
 
@@ -180,6 +184,11 @@ def _layout_from_json(placement: Mapping[str, Any]) -> Layout | None:
     rules = tuple(Spread(label, skew, bool(hard)) for label, skew, hard in placement.get("spread", ()))
     close = GangClose(*placement["close"]) if "close" in placement else None
     return Layout(rules, close) if rules or close else None
+
+
+def _preferences_from_json(placement: Mapping[str, Any]) -> tuple[HostPreference, ...]:
+    found = [(weight, _constraint_from_json(rule)) for weight, rule in placement.get("preferences", ())]
+    return tuple(HostPreference(weight, rule) for weight, rule in found if rule is not None)
 
 
 def _constraint_to_json(constraint: Constraint | None) -> list[Any] | None:

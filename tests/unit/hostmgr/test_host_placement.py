@@ -12,7 +12,7 @@ from peloton.lifecycle.reason_text import misfit_text
 from peloton.model.host import ComingBack, PlacementBatch, ReadyGang, count_shapes, find_desired
 from peloton.model.ids import Hostname
 from peloton.model.layout import GangClose, Layout
-from peloton.model.pod import Label, PodLabel, PodShape, Strategy
+from peloton.model.pod import HostLabel, HostPreference, Label, PodLabel, PodShape, Strategy
 from peloton.model.resources import Resources
 from peloton.scheduling.placement import assemble_batch, place
 from services.hostmgr.hosts.host_cache import HostCache
@@ -134,9 +134,13 @@ def test_one_packing_finds_hosts_for_as_many_pods_as_two(seed: int) -> None:
     """The placement has as many pods as a lease and a packing on its hosts, or more. No host takes more than it
     has, and the reasons cover each host once."""
     random = Random(seed)
-    parts = [free_part(f"h{i}", random.randint(1, 8)) for i in range(12)]
+    parts = [free_part(f"h{i}", random.randint(1, 8), rack=random.choice("ab")) for i in range(12)]
     strategy = random.choice([Strategy.PACK_HOST, Strategy.SPREAD_JOB, Strategy.EMPTIEST_HOST, Strategy.DEFRAGMENT])
-    shapes = [shape(random.randint(1, 4), strategy=strategy, port_count=random.randint(0, 3)) for _ in range(3)]
+    preferences = (HostPreference(random.randint(1, 100), HostLabel("rack", "a")),) * random.randint(0, 1)
+    shapes = [
+        shape(random.randint(1, 4), strategy=strategy, port_count=random.randint(0, 3), preferences=preferences)
+        for _ in range(3)
+    ]
     gangs = [single(i, random.choice(shapes), host=random.choice(["", "h0", "h1"])) for i in range(30)]
 
     one, two = place_at_hosts(pool_with(*parts), gangs), place_by_lease(pool_with(*parts), gangs)

@@ -13,7 +13,7 @@ from peloton.model.host import CLUSTER_KIND_LABEL, CLUSTER_LABEL, POD_SLOTS_UNLI
 from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import DomainCount, Domains, GangClose, Layout, Spread
 from peloton.model.planned_capacity import PlannedPods
-from peloton.model.pod import HostLabel, PodShape, Strategy
+from peloton.model.pod import AllOf, HostLabel, HostPreference, PodShape, Strategy
 from peloton.model.resources import Resources
 from services.hostmgr.domain_messages import counts_from_wire, counts_to_wire
 from services.hostmgr.driver import FreeResources, RegisteredHost
@@ -361,6 +361,17 @@ def test_spread_crosses_the_wire() -> None:
     domains = {shapes[1]: (Domains({"a": 1}, "c", 0), Domains()), shapes[2]: (Domains({"b": 3}),)}
     lease = HostLease("l", (), domains=domains)
     assert lease == lease_from_wire(lease_to_wire(lease, shapes), shapes)
+
+
+def test_preferences_cross_the_wire_and_choose_the_hosts_of_a_lease() -> None:
+    """The host manager leases the hosts with the highest score, by label or by name, while they have free resources."""
+    on_b, named = HostPreference(5, HostLabel("rack", "b")), HostPreference(3, HostLabel("hostname", "h1"))
+    fond = shape(4, preferences=(on_b, named, HostPreference(1, AllOf((on_b.constraint, named.constraint)))))
+    wanted = [(fond, 2), (shape(), 1)]
+    assert wanted == decode_wanted(encode_wanted(wanted))
+
+    pool = pool_with(free_part("h0"), free_part("h1"), free_part("h2", rack="b"))
+    assert [["h2"], ["h1"], ["h0"]] == [lease_hosts(pool, fond, 1, job=job) for job in (JOB, OTHER, THIRD)]
 
 
 @pytest.mark.parametrize("strategy", Strategy)

@@ -8,7 +8,17 @@ from dataclasses import replace
 import pytest
 
 from peloton.model.layout import GangClose, Layout, Spread
-from peloton.model.pod import AllOf, AnyOf, HealthState, HostLabel, PodLabel, PodShape, PodState, Strategy
+from peloton.model.pod import (
+    AllOf,
+    AnyOf,
+    HealthState,
+    HostLabel,
+    HostPreference,
+    PodLabel,
+    PodShape,
+    PodState,
+    Strategy,
+)
 from peloton.model.resources import Resources
 from services.storage.codec import (
     InstanceFacts,
@@ -71,6 +81,17 @@ def test_spread_is_kept() -> None:
     """The skew, its hardness and the closeness of a gang are restored."""
     layout = Layout((Spread("rack"), Spread("zone", 3, is_hard=False)), GangClose("rack", True))
     shape = PodShape(Resources(), layout=layout)
+    facts = InstanceFacts("a", shape, 0, HealthState.DISABLED, 30)
+
+    assert facts == facts_from_text(facts_to_text(facts))
+
+
+def test_preferences_are_kept() -> None:
+    """The weights and constraints of preferences are restored, in their order."""
+    either = AnyOf((HostLabel("zone", "a"), HostLabel("zone", "b")))
+    shape = PodShape(
+        Resources(), preferences=(HostPreference(7, either), HostPreference(100, HostLabel("disk", "hdd", "<")))
+    )
     facts = InstanceFacts("a", shape, 0, HealthState.DISABLED, 30)
 
     assert facts == facts_from_text(facts_to_text(facts))
