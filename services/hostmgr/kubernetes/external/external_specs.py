@@ -1,15 +1,18 @@
 """External pods: their requirements in Peloton's terms, or why Peloton cannot place them.
 
 A supported requirement becomes a constraint. An unsupported one is refused where Peloton places the pod, so that it is
-never misplaced; of a gated pod it is left to the scheduler that places it. Preferences
-(``preferredDuringScheduling...``, ``ScheduleAnyway``, taints with ``PreferNoSchedule``) are ignored.
+never misplaced; of a gated pod it is left to the scheduler that places it. A preferred node affinity, and a taint with
+``PreferNoSchedule``, become preferences for hosts; other preferences (``ScheduleAnyway``, those for other pods) are
+ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from peloton.api.config_bounds import HOST_PREFERENCES_MAX, PREFERENCE_WEIGHT_MAX
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.lifecycle.constraints import EXCLUSIVE_LABEL, HOSTNAME_LABEL
@@ -19,7 +22,14 @@ from peloton.model.ids import JobId, parse_job_id
 from peloton.model.resources import EXTENDED_AMOUNT_MAX, RESOURCE_KINDS
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.external.gate import is_by_gate
-from services.hostmgr.kubernetes.nodes.nodes import TAINTS_LABEL, Taints, taints_text, tolerates
+from services.hostmgr.kubernetes.nodes.nodes import (
+    SOFT_TAINTS_LABEL,
+    TAINTS_LABEL,
+    Taints,
+    is_soft,
+    taints_text,
+    tolerates,
+)
 from services.hostmgr.kubernetes.pods.statuses import is_extended, sum_occupied
 
 POOL = "peloton.io/pool"
@@ -41,6 +51,7 @@ _KNOWN_VOLUMES = frozenset(
     {"name", "emptyDir", "configMap", "secret", "projected", "downwardAPI", "hostPath", "nfs", "image", "csi"}
 )
 _MUST = "requiredDuringSchedulingIgnoredDuringExecution"
+_MAY = "preferredDuringSchedulingIgnoredDuringExecution"
 GATE_PAGE = "docs/kubernetes/gate.md"
 _REPLICATED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
 """Kinds of owners whose pods are replicas, which go to different nodes while these have room."""
@@ -167,7 +178,11 @@ def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str, taints: Collection
     rules += [_host(key, value) for key, value in sorted((spec.get("nodeSelector") or {}).items())]
     rules += _affinity(spec.get("affinity") or {}, is_whole=not is_by_gate(pod))
     tolerations = spec.get("tolerations") or ()
-    rules += _away_from(tolerations, taints) if is_by_gate(pod) else _within(tolerations, taints)
+    hard = [each for each in taints if not is_soft(each)]
+    rules += _away_from(tolerations, hard) if is_by_gate(pod) else _within(tolerations, hard)
+    if not is_by_gate(pod):
+        preferences = [*_avoid(tolerations, filter(is_soft, taints)), *_read_preferences(spec.get("affinity") or {})]
+        task.hostPreferences.extend(preferences[:HOST_PREFERENCES_MAX])
     task.constraint.type = task_pb2.Constraint.AND_CONSTRAINT
     task.constraint.andConstraint.constraints.extend(rules)
 
@@ -249,6 +264,28 @@ def _term(term: Json, is_whole: bool) -> Iterator[task_pb2.Constraint]:
             yield from _expression(each)
         elif is_whole:
             raise _refuse(f"Peloton does not know the operator {each['operator']} of a node affinity")
+
+
+def _read_preferences(affinity: Json) -> list[task_pb2.HostPreference]:
+    """Return what the affinity prefers of the labels of a node, the heaviest first. A term that is empty, or that
+    Peloton does not know, says nothing."""
+    found = []
+    for each in (affinity.get("nodeAffinity") or {}).get(_MAY) or ():
+        with suppress(Refused):
+            rules = [*_term(each["preference"], is_whole=True)]
+            found.append(task_pb2.HostPreference(weight=each["weight"], constraint=_all(rules)))
+    return sorted(found, key=lambda one: -one.weight)
+
+
+def _avoid(tolerations: Collection[Json], taints: Iterable[Taints]) -> Iterator[task_pb2.HostPreference]:
+    """Yield that the pod prefers hosts without those of the soft ``taints`` that it does not tolerate."""
+    rules = [
+        _host(SOFT_TAINTS_LABEL, taints_text(each), _LESS)
+        for each in sorted(taints)
+        if not tolerates(tolerations, each)
+    ]
+    if rules:
+        yield task_pb2.HostPreference(weight=PREFERENCE_WEIGHT_MAX, constraint=_all(rules))
 
 
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})

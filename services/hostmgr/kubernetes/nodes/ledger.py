@@ -144,9 +144,9 @@ class Ledger:
         return line.node if line is not None else None
 
     def taints(self) -> frozenset[Taints]:
-        """Return the different taints of the nodes."""
+        """Return the different taints of the nodes, those that keep pods away apart from soft ones."""
         nodes = (line.node for line in self._lines.values())
-        return frozenset(node.taints for node in nodes if node is not None and node.taints)
+        return frozenset(each for node in nodes if node is not None for each in (node.taints, node.soft_taints) if each)
 
     def pods_on(self, name: str) -> list[str]:
         """Return all known live pods on the node."""

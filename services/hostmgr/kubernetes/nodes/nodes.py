@@ -26,12 +26,17 @@ DRAINING, DOWN = "draining", "down"
 PORTS = "peloton.io/ports"
 """Annotation of a node whose ports for pods differ from ``PELOTON_KUBERNETES_PORTS``: FIRST-LAST,FIRST-LAST."""
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
+_SOFT = "PreferNoSchedule"
 _NODE_STATE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable")
 """Taints that repeat the condition Ready and the cordon, which are read directly."""
 
 
 TAINTS_LABEL = "peloton.io/taints"
 """Label of a host whose node keeps pods away that do not tolerate its taints: the taints as text."""
+
+
+SOFT_TAINTS_LABEL = "peloton.io/soft-taints"
+"""Label of a host whose node has taints that pods avoid, though they may go there: the taints as text."""
 
 
 class Taint(NamedTuple):
@@ -63,6 +68,7 @@ class Node:
     withdrawn: str = ""  # why it is unschedulable by an act of others; empty: it is schedulable
     volumes: dict[str, NodeVolume] = field(default_factory=dict)  # by id
     taints: Taints = ()  # that keep pods away, in order
+    soft_taints: Taints = ()
 
 
 def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
@@ -75,14 +81,14 @@ def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
     allocatable = status.get("allocatable") or {}
     annotations = meta.get("annotations") or {}
     maintenance = annotations.get(MAINTENANCE, "")
-    taints = _taints(spec)
+    taints, soft_taints = _taints(spec, _KEEPS_AWAY), _taints(spec, (_SOFT,))
     return Node(
         name,
         meta["uid"],
         _address(status),
         capacity_of(allocatable),
         pods_max=int(amount(allocatable.get("pods", "0"))),
-        labels=labels | {HOSTNAME_LABEL: name} | _taint_labels(taints, settings),
+        labels=labels | {HOSTNAME_LABEL: name} | _taint_labels(taints, soft_taints, settings),
         is_ready=_is_ready(status),
         maintenance=maintenance if maintenance in (DRAINING, DOWN) else "",
         is_cordoned=bool(spec.get("unschedulable")),
@@ -90,6 +96,7 @@ def node_of(node: Json, settings: KubernetesSettings) -> Node | None:
         withdrawn=_withdrawn(spec, taints, settings, is_cordoned_by_us=CORDONED in annotations),
         volumes=volumes_of(annotations),
         taints=taints,
+        soft_taints=soft_taints,
     )
 
 
@@ -127,20 +134,27 @@ def _is_ready(status: Json) -> bool:
     return any(entry.get("type") == "Ready" and entry.get("status") == "True" for entry in conditions)
 
 
-def _taints(spec: Json) -> Taints:
+def _taints(spec: Json, effects: Collection[str]) -> Taints:
     taints = spec.get("taints") or ()
     found = (Taint(one.get("key", ""), one.get("value") or "", one.get("effect", "")) for one in taints)
-    return tuple(sorted(one for one in found if one.effect in _KEEPS_AWAY and one.key not in _NODE_STATE))
+    return tuple(sorted(one for one in found if one.effect in effects and one.key not in _NODE_STATE))
+
+
+def is_soft(taints: Taints) -> bool:
+    """Return whether these taints of a node are those that pods avoid, though they may go there."""
+    return all(one.effect == _SOFT for one in taints)
 
 
 def taints_text(taints: Taints) -> str:
     return ",".join(map(str, taints))
 
 
-def _taint_labels(taints: Taints, settings: KubernetesSettings) -> HostLabels:
-    """Return the labels by which the fit test of gated pods knows the taints; the exclusive one keeps all other pods
-    away, except from nodes that are dedicated to Peloton."""
+def _taint_labels(taints: Taints, soft_taints: Taints, settings: KubernetesSettings) -> HostLabels:
+    """Return the labels by which the fit test of gated pods, and preferences, know the taints; the exclusive one keeps
+    all other pods away, except from nodes that are dedicated to Peloton."""
     labels: HostLabels = {TAINTS_LABEL: taints_text(taints)} if taints else {}
+    if soft_taints:
+        labels[SOFT_TAINTS_LABEL] = taints_text(soft_taints)
     if any(one.key in settings.taints_used for one in taints):
         labels[EXCLUSIVE_LABEL] = labels[TAINTS_LABEL]
     return labels

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from peloton.api import convert
+from peloton.api.config_bounds import HOST_PREFERENCES_MAX
 from peloton.api.convert_layout import layout
 from peloton.api.v0.job import job_pb2
-from peloton.lifecycle.constraints import HOSTNAME_LABEL, labels_from
+from peloton.lifecycle.constraints import HOSTNAME_LABEL, labels_from, score
 from peloton.model.layout import Spread
 from peloton.model.pod import AllOf, AnyOf, HostLabel, PodShape
 from peloton.model.resources import Resources
@@ -158,7 +159,7 @@ def test_a_node_is_chosen_by_its_name(operator: str, is_same: bool) -> None:
     ],
 )
 def test_a_pod_goes_to_nodes_whose_taints_it_tolerates(tolerations: list[Json], taken: set[str]) -> None:
-    """Key, operator, value and effect decide; all taints of a node must be tolerated, preferences are ignored."""
+    """Key, operator, value and effect decide; all taints of a node must be tolerated, but for soft ones."""
     a, b = {"key": "team", "value": "a", "effect": "NoSchedule"}, {"key": "team", "value": "b", "effect": "NoExecute"}
     taints = {
         "free": [],
@@ -179,6 +180,69 @@ def test_a_pod_stays_off_a_node_that_is_tainted_later() -> None:
     assert is_taken(a_pod(tolerations=[{"key": "peloton.io/dedicated", "operator": "Exists"}]), dedicated)
 
 
+def rate(pod: Json, *nodes: Json) -> list[int]:
+    """Return the score of each node for the pod."""
+    read = [node_of(node, SETTINGS) for node in nodes]
+    taints = {each for one in read if one is not None for each in (one.taints, one.soft_taints) if each}
+    shape = shape_of(config_of(pod, itself(pod), "k8s", taints))
+    return [score(shape.preferences, one.labels) for one in read if one is not None]
+
+
+def wish(weight: int, *expressions: Json, **more: Any) -> Json:
+    return {"weight": weight, "preference": {"matchExpressions": list(expressions), **more}}
+
+
+def prefer(*terms: Json) -> Json:
+    return {"nodeAffinity": {_MAY: list(terms)}}
+
+
+def test_a_preferred_node_affinity_is_a_sum_of_weights() -> None:
+    """A node scores the weight of each term of which it meets all expressions, as in Kubernetes."""
+    in_a = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+    is_old = {"key": "old", "operator": "Exists"}
+    is_new = {"key": "gen", "operator": "Gt", "values": ["5"]}
+    by_name = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n-7"]}]}
+    pod = a_pod(affinity=prefer(wish(10, in_a, is_old), wish(100, is_new), wish(1, **by_name)))
+
+    nodes = [
+        a_node({"zone": "b", "old": ""}),
+        a_node({"zone": "b"}),
+        a_node({"zone": "a", "old": "x", "gen": "6"}),
+        a_node(name="n-7"),
+    ]
+    assert [10, 0, 110, 1] == rate(pod, *nodes)
+
+
+def test_terms_that_say_nothing_and_the_lightest_beyond_the_bound_are_left_out() -> None:
+    """A term that is empty or unknown counts for no node; of too many the heaviest count."""
+    known = {"key": "zone", "operator": "Exists"}
+    unknown = wish(100, known, matchFields=[{"key": "metadata.uid", "operator": "In", "values": ["u"]}])
+    many = [wish(weight, known) for weight in range(1, HOST_PREFERENCES_MAX + 3)]
+
+    assert [0] == rate(a_pod(affinity=prefer(wish(100), unknown)), a_node({"zone": "a"}))
+    assert [sum(range(3, HOST_PREFERENCES_MAX + 3))] == rate(a_pod(affinity=prefer(*many)), a_node({"zone": "a"}))
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "scores"),
+    [
+        ([], [100, 0, 0, 100]),
+        ([{"key": "slow", "operator": "Exists"}], [100, 100, 0, 100]),
+        ([{"key": "slow", "operator": "Exists", "effect": "NoSchedule"}], [100, 0, 0, 100]),
+        ([{"operator": "Exists"}], [0, 0, 0, 0]),
+    ],
+)
+def test_soft_taints_are_avoided(tolerations: list[Json], scores: list[int]) -> None:
+    """A pod prefers nodes without soft taints that it does not tolerate, and may go to the others."""
+    slow, far = ({"key": key, "effect": "PreferNoSchedule"} for key in ("slow", "far"))
+    hard = {"key": "team", "effect": "NoSchedule"}
+    nodes = [a_node(None, taints) for taints in ([], [slow], [slow, far], [hard])]
+    pod = a_pod(tolerations=tolerations)
+
+    assert scores == rate(pod, *nodes)
+    assert is_taken(pod, nodes[1])
+
+
 @pytest.mark.parametrize(("kind", "is_spread"), [("StatefulSet", True), ("Deployment", True), ("Job", False)])
 def test_replicas_are_spread_over_nodes(kind: str, is_spread: bool) -> None:
     """Replicas share a node only where no other has free resources; pods of a Job are packed."""
@@ -188,6 +252,7 @@ def test_replicas_are_spread_over_nodes(kind: str, is_spread: bool) -> None:
 
 
 _MUST = "requiredDuringSchedulingIgnoredDuringExecution"
+_MAY = "preferredDuringSchedulingIgnoredDuringExecution"
 REFUSED: dict[str, tuple[Json, str]] = {
     "anti-affinity": ({"affinity": {"podAntiAffinity": {_MUST: [{}]}}}, "podAntiAffinity"),
     "spread": ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, "topologySpreadConstraints"),
@@ -226,10 +291,10 @@ def test_a_label_that_cannot_be_meant_is_refused(label: str) -> None:
 
 
 def test_what_is_only_preferred_is_passed_over() -> None:
-    """A preference is no condition."""
-    preferred: dict[str, Any] = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}
+    """Preferences for other pods, and a soft spread, change nothing."""
+    affinity: dict[str, Any] = {"podAffinity": {_MAY: [{}]}, "podAntiAffinity": {_MAY: [{}]}}
     spread = [{"whenUnsatisfiable": "ScheduleAnyway"}]
-    assert config(a_pod()) == config(a_pod(affinity=preferred, topologySpreadConstraints=spread))
+    assert config(a_pod()) == config(a_pod(affinity=affinity, topologySpreadConstraints=spread))
 
 
 def test_pods_that_are_bound_gated_leaving_or_over_do_not_want_a_host() -> None:

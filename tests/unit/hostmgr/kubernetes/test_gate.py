@@ -137,6 +137,14 @@ def test_an_alternative_that_peloton_does_not_know_allows_every_node() -> None:
     assert AllOf((HostLabel("peloton/cluster", "k8s"),)) == convert.pod_shape(found.defaultConfig, found.sla).constraint
 
 
+def test_preferences_of_a_gated_pod_are_left_to_its_scheduler() -> None:
+    """The fit test of a gated pod has neither its preferred affinity nor the soft taints of nodes."""
+    term = {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+    pod, soft = a_pod(GATE, affinity=affinity), Taint("slow", "", "PreferNoSchedule")
+    assert config_of(a_pod(GATE), itself(pod), "k8s") == config_of(pod, itself(pod), "k8s", [(soft,)])
+
+
 def test_only_the_label_of_a_gated_pod_names_its_pool() -> None:
     """The policy protects the label, while anyone may set an annotation."""
     meta = {"labels": {"peloton.io/pool": "team.dev"}, "annotations": {"peloton.io/pool": "/others"}}
