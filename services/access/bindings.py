@@ -23,6 +23,9 @@ BINDINGS_MAX = 10_000
 _KEYS = frozenset({"role", "subjects", "pools"})
 _FORMS = (USER, GROUP, SPIFFE, COMMON_NAME)
 
+SUBJECT_FORMS = (
+    "user:NAME, group:NAME, spiffe://DOMAIN/PATH, which may end with /*, cn:NAME for the common name of a certificate"
+)
 Bindings = Mapping[str, tuple[Grant, ...]]
 """Subject -> its grants."""
 
@@ -45,7 +48,11 @@ def parse_bindings(text: str) -> Bindings:
         if not subjects:
             raise ValueError(f"{where}: want at least one subject")
         for subject in subjects:
-            found.setdefault(check_subject(subject, where), []).extend(grants)
+            if not is_subject(subject):
+                raise ValueError(
+                    f"{where}: subject {quote(subject)}: want {SUBJECT_FORMS}, or * for every caller with credentials"
+                )
+            found.setdefault(subject, []).extend(grants)
     return {subject: tuple(dict.fromkeys(grants)) for subject, grants in found.items()}
 
 
@@ -66,15 +73,10 @@ def _grants_of(table: dict[str, object], where: str) -> list[Grant]:
     return [Grant(role, pool) for pool in pools]
 
 
-def check_subject(subject: str, where: str) -> str:
-    """Return a subject. Raises ValueError."""
-    is_wild = "*" in subject and subject != ANYONE and not (subject.endswith(BELOW) and subject.count("*") == 1)
-    if subject != ANYONE and (not subject.startswith(_FORMS) or is_wild or subject in _FORMS):
-        raise ValueError(
-            f"{where}: subject {quote(subject)}: want user:NAME, group:NAME, spiffe://DOMAIN/PATH, which may end with "
-            f"/*, cn:NAME for the common name of a certificate, or * for every caller with credentials"
-        )
-    return subject
+def is_subject(subject: str) -> bool:
+    """Report whether a text is a subject, which a role or a quota may have."""
+    is_wild = "*" in subject and not (subject.endswith(BELOW) and subject.count("*") == 1)
+    return subject == ANYONE or (subject.startswith(_FORMS) and not is_wild and subject not in _FORMS)
 
 
 def grant(caller: Caller, bindings: Bindings) -> Caller:

@@ -17,11 +17,12 @@ from peloton.access.quota import ACTIVE_PODS, ANYONE, QUOTAS, ROLE, SUBMISSIONS,
 from peloton.access.rows import check_keys, texts_of
 from peloton.files import ReloadedFiles
 from peloton.model.text import quote
-from services.access.bindings import check_subject, subjects_of
+from services.access.bindings import SUBJECT_FORMS, is_subject, subjects_of
 from services.access.files import read_parsed_file
 
 RULES_MAX = 10_000
 LIMIT_MAX = 100_000_000
+_SUBJECTS = f"{SUBJECT_FORMS}, role:NAME, or * for every caller with credentials"
 
 
 def parse_quotas(text: str) -> Rules:
@@ -31,20 +32,29 @@ def parse_quotas(text: str) -> Rules:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"the file is not TOML: {error}") from None
     rows = check_keys(parsed, frozenset({"quota"}), "the file").get("quota", [])
-    if not isinstance(rows, list) or len(rows) > RULES_MAX:
-        raise ValueError(f"want at most {RULES_MAX:,} tables [[quota]]")
+    if not isinstance(rows, list):
+        raise ValueError("quota is no list of tables: begin each with [[quota]]")
+    if len(rows) > RULES_MAX:
+        raise ValueError(f"the file has {len(rows):,} tables [[quota]], at most {RULES_MAX:,} are read")
     found: dict[str, dict[str, int]] = {}
+    first: dict[tuple[str, str], int] = {}
     for number, row in enumerate(rows, 1):
-        where = f"quota {number}"
+        where = f"[[quota]] {number}"
         table = check_keys(row, frozenset({"subjects", *QUOTAS}), where)
         limits, subjects = _limits_of(table, where), texts_of(table, "subjects", where)
-        if not limits or not subjects:
-            raise ValueError(f"{where}: want subjects, and at least one of {', '.join(QUOTAS)}")
-        for subject in subjects:
+        if not subjects:
+            raise ValueError(f"{where} has no subjects: want at least one, such as {_SUBJECTS}")
+        if not limits:
+            raise ValueError(f"{where} has no limit: want {' or '.join(QUOTAS)}, or both")
+        for subject in dict.fromkeys(subjects):
             _check_subject(subject, where)
             own = found.setdefault(subject, {})
-            if both := sorted(own.keys() & limits.keys()):
-                raise ValueError(f"{where}: subject {quote(subject)} has {both[0]} in a table before")
+            for name, most in limits.items():
+                if (before := first.setdefault((subject, name), number)) != number:
+                    raise ValueError(
+                        f"{where}: subject {quote(subject)} has {name} = {own[name]} in [[quota]] {before} and {most} "
+                        f"here: want it once"
+                    )
             own.update(limits)
     return found
 
@@ -56,16 +66,21 @@ def _limits_of(table: dict[str, object], where: str) -> dict[str, int]:
         if most is None:
             continue
         if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= LIMIT_MAX:
-            raise ValueError(f"{where}: {name} {quote(repr(most))}: want a whole number from 0, any, to {LIMIT_MAX:,}")
+            raise ValueError(
+                f"{where}: {name} is {quote(repr(most))}: want a number from 1 to {LIMIT_MAX:,}, or 0 for no limit"
+            )
         found[name] = most
     return found
 
 
 def _check_subject(subject: str, where: str) -> None:
-    if not subject.startswith(ROLE):
-        check_subject(subject, where)
-    elif subject.removeprefix(ROLE) not in set(Role):
-        raise ValueError(f"{where}: subject {quote(subject)}: want {ROLE} and one of {', '.join(Role)}")
+    if subject.startswith(ROLE):
+        if subject.removeprefix(ROLE) not in set(Role):
+            raise ValueError(
+                f"{where}: subject {quote(subject)} names no role: want {ROLE} and one of {', '.join(Role)}"
+            )
+    elif not is_subject(subject):
+        raise ValueError(f"{where}: subject {quote(subject)}: want {_SUBJECTS}")
 
 
 def read_quotas_file(path: str) -> ReloadedFiles[Rules]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from peloton.access.caller import Caller, CallerKind
 from peloton.access.quota import ACTIVE_PODS, Limit, Rules, find_limit, pods_refusal
+from peloton.errors import InvalidSettings
 from services.access.caller import CERTIFICATE
-from services.access.quotas import list_subjects, parse_quotas
+from services.access.quotas import list_subjects, parse_quotas, read_quotas_file
 
 
 @pytest.mark.parametrize(
@@ -112,17 +114,44 @@ def test_a_file_of_quotas_is_read() -> None:
     ("text", "fault"),
     [
         ("x", "the file is not TOML"),
-        ("[[quotas]]", "unknown key"),
-        ('[[quota]]\nsubjects = ["user:ann"]', "at least one of submissions_per_minute, active_pods"),
-        ("[[quota]]\nactive_pods = 1", "want subjects"),
-        ('[[quota]]\nsubjects = ["ann"]\nactive_pods = 1', "want user:NAME, group:NAME"),
-        ('[[quota]]\nsubjects = ["role:boss"]\nactive_pods = 1', "want role: and one of reader"),
-        ('[[quota]]\nsubjects = ["*"]\nactive_pods = -1', "want a whole number from 0, any, to 100,000,000"),
-        ('[[quota]]\nsubjects = ["*"]\nactive_pods = true', "want a whole number"),
-        ('[[quota]]\nsubjects = ["*", "*"]\nactive_pods = 1', "has active_pods in a table before"),
+        ("[[quotas]]", "the file: unknown key 'quotas'; known keys: quota"),
+        ("quota = 3", "quota is no list of tables: begin each with [[quota]]"),
+        ("[[quota]]\n" * 10_001, "the file has 10,001 tables [[quota]], at most 10,000 are read"),
+        (
+            '[[quota]]\nsubjects = ["user:ann"]',
+            "[[quota]] 1 has no limit: want submissions_per_minute or active_pods, or both",
+        ),
+        ("[[quota]]\nactive_pods = 1", "[[quota]] 1 has no subjects: want at least one, such as user:NAME, group:NAME"),
+        ('[[quota]]\nsubjects = ["ann"]\nactive_pods = 1', "[[quota]] 1: subject 'ann': want user:NAME, group:NAME"),
+        ('[[quota]]\nsubjects = ["ann"]\nactive_pods = 1', ", role:NAME, or * for every caller with credentials"),
+        (
+            '[[quota]]\nsubjects = ["role:boss"]\nactive_pods = 1',
+            "[[quota]] 1: subject 'role:boss' names no role: want role: and one of reader, submitter, operator, admin",
+        ),
+        (
+            '[[quota]]\nsubjects = ["*"]\nactive_pods = -1',
+            "[[quota]] 1: active_pods is '-1': want a number from 1 to 100,000,000, or 0 for no limit",
+        ),
+        ('[[quota]]\nsubjects = ["*"]\nactive_pods = true', "active_pods is 'True': want a number"),
+        (
+            '[[quota]]\nsubjects = ["*"]\nactive_pods = 1\n[[quota]]\nsubjects = ["*"]\nactive_pods = 2',
+            "[[quota]] 2: subject '*' has active_pods = 1 in [[quota]] 1 and 2 here: want it once",
+        ),
     ],
 )
 def test_faults_of_a_file_of_quotas_are_named(text: str, fault: str) -> None:
-    """A bad file is refused as a whole."""
+    """A bad file is refused as a whole, by table, rule and numbers."""
     with pytest.raises(ValueError, match=re.escape(fault)):
         parse_quotas(text)
+
+
+def test_a_bad_file_of_quotas_is_named(tmp_path: Path) -> None:
+    """The start of a role ends with the path, the table and the rule."""
+    path = tmp_path / "quotas.toml"
+    path.write_text('[[quota]]\nsubjects = ["*"]\nactive_pods = 1.5')
+
+    with pytest.raises(InvalidSettings) as caught:
+        read_quotas_file(str(path))
+
+    fault = "[[quota]] 1: active_pods is '1.5': want a number from 1 to 100,000,000, or 0 for no limit"
+    assert f"file of quotas {path}: {fault}" == str(caught.value)
