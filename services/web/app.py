@@ -77,6 +77,7 @@ def create_app(settings: WebSettings) -> Starlette:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         await hub.close()
+        await sign_in.sign_outs.close()
         await api.close()
 
     routes: list[BaseRoute] = [

@@ -24,12 +24,12 @@ from peloton.access.caller import CallerKind
 from peloton.api.v0.access import access_pb2 as pb
 from peloton.errors import PelotonError
 from peloton.issuer import Flow, claims_of
-from peloton.model.times import NS_PER_S
 from services.access.forwarded import FORWARDED, OpenCluster, credentials_in, note_client
 from services.web.api import Api
 from services.web.faults import Refusal, refusal_of
 from services.web.oidc import OidcClient
 from services.web.sessions import COOKIE_CHARS_MAX, Sessions
+from services.web.sign_outs import SignOuts
 from services.web.viewer import EVERYBODY, Viewer, set_viewer, viewer_of
 from services.web.viewer_checks import ViewerChecks
 
@@ -59,7 +59,7 @@ class SignIn:
     def __init__(self, api: Api, settings: SignInSettings) -> None:
         self._api, self._settings = api, settings
         self._made: Sessions | None = Sessions(settings.session_key_file) if settings.session_key_file else None
-        self._open = OpenCluster()
+        self._open, self.sign_outs = OpenCluster(), SignOuts(api)
 
     def routes(self) -> list[Route]:
         return [
@@ -189,24 +189,10 @@ class SignIn:
         viewer, fault = viewer_of(request), ""
         if viewer.session:
             self._sessions.end(viewer.session, viewer.expires_s)
-            fault = await self._end_everywhere(viewer)
+            fault = await self.sign_outs.end(viewer)
         shown = self._page("", fault, 503) if fault else RedirectResponse("/sign-in", 303, _NO_STORE)
         shown.delete_cookie(SESSION)
         return shown
-
-    async def _end_everywhere(self, viewer: Viewer) -> str:
-        """Have the api refuse the session of the viewer, and return why a copy of it may count elsewhere; empty: none.
-
-        One whose token is refused counts nowhere.
-        """
-        request = pb.SignOutRequest(session=viewer.session, expires_ns=int(viewer.expires_s * NS_PER_S))
-        try:
-            await self._api.access.SignOut(request, timeout=TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            if error.code() is not grpc.StatusCode.UNAUTHENTICATED:
-                why = refusal_of(error).message
-                return f"signed out here, and other web processes do not know of it until the session expires: {why}"
-        return ""
 
 
 class Viewers:

@@ -459,6 +459,7 @@ MAY: dict[str, May] = {
             "peloton.errors",
             "peloton.extras",
             "peloton.issuer",
+            "peloton.lifecycle.backoff",
             "peloton.model",
             "services.access.files",
             "services.access.forwarded",

@@ -14,6 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import grpc
+import grpc.aio
 import httpx2
 import jwt
 import pytest
@@ -23,8 +25,9 @@ from peloton import files
 from peloton.access.caller import CallerKind
 from peloton.access.tokens import RANDOM_BYTES, make_token
 from peloton.api.v0.access import access_pb2
-from peloton.errors import PelotonError, ResourceExhausted
+from peloton.errors import PelotonError, ResourceExhausted, Unavailable
 from peloton.issuer import Flow
+from peloton.lifecycle.backoff import Backoff
 from services.access import ended_sessions
 from services.access.access import Access, Authenticators
 from services.access.bindings import BindingsFile
@@ -41,15 +44,17 @@ from services.aurorabridge.methods import METHODS
 from services.secrets.keyring import Keyring, KeyringFile, write_keyring
 from services.secrets.payload_codec import EncryptingCodec
 from services.storage.audit.audit_log import AuditFilter
+from services.storage.ended_sessions import EndedSessions
 from services.storage.storage import Storage
 from services.tls.transport import PLAINTEXT
-from services.web import live, terminal, viewer_checks
+from services.web import live, sign_outs, terminal, viewer_checks
 from services.web.app import WebSettings, create_app
 from services.web.live import Hub, Topic
 from services.web.log_files import LogFile, LogFiles
 from services.web.oidc import OidcClient
 from services.web.sessions import Sessions
 from services.web.sign_in import SESSION, SignInSettings
+from services.web.sign_outs import SignOuts
 from services.web.viewer import Viewer
 from services.web.viewer_checks import Shares, ViewerChecks
 from tests.unit.api_service.fakes import OneSandbox, RecordedWakes
@@ -260,7 +265,8 @@ async def test_a_session_ends_at_all_processes(pages: Pages, monkeypatch: pytest
 
 
 async def test_a_sign_out_that_the_api_does_not_know_says_so(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session has ended at this process, and the page says that others do not know of it."""
+    """The session has ended at this process, and the page says that others do not know of it, which is not tried again
+    where the api refuses it."""
     await pages.sign_in("rita")
     copy = {**ORIGIN, "cookie": f"{SESSION}={pages.client.cookies[SESSION]}"}
     monkeypatch.setattr(ended_sessions, "AHEAD_S_MAX", 0)
@@ -268,7 +274,59 @@ async def test_a_sign_out_that_the_api_does_not_know_says_so(pages: Pages, monke
     assert (503, True, False) == (
         answer.status_code, "other web processes do not know of it" in answer.text, SESSION in pages.client.cookies,
     )  # fmt: skip
+    assert "a copy of the session counts there: the session expires in" in answer.text
     assert [401, 200] == [(await each.call(LOCKS, copy))[0] for each in (pages, pages.other)]
+
+
+async def test_a_sign_out_is_sent_again(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The api was not able to note it, and notes it later: the session ends at all processes, before it expires."""
+    monkeypatch.setattr(viewer_checks, "SESSION_VERIFIED_S", 0.0)
+    monkeypatch.setattr(sign_outs, "PAUSES", Backoff(0.05, 0.05))
+    await pages.sign_in("rita")
+    copy = {**ORIGIN, "cookie": f"{SESSION}={pages.client.cookies[SESSION]}"}
+    put, tries = EndedSessions.put, []
+
+    def fail_twice(self: EndedSessions, *args: Any) -> None:
+        tries.append(args)
+        if len(tries) <= 2:
+            raise Unavailable("the database does not answer")
+        put(self, *args)
+
+    monkeypatch.setattr(EndedSessions, "put", fail_twice)
+    answer = await pages.client.post("/sign-out", headers=ORIGIN)
+    text = "other web processes do not know of it: they are told again, until the session expires"
+    assert (503, True) == (answer.status_code, text in answer.text)
+    assert 200 == (await pages.other.call(LOCKS, copy))[0]
+
+    async with asyncio.timeout(5.0):
+        while (await pages.other.call(LOCKS, copy))[0] != 401:
+            await asyncio.sleep(0.02)
+
+    assert 3 == len(tries)
+
+
+async def test_sign_outs_that_are_sent_again_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One beyond the bound is sent once; they end with the expiry of the session, and with the process."""
+    monkeypatch.setattr(sign_outs, "REPEATED_MAX", 1)
+    monkeypatch.setattr(sign_outs, "PAUSES", Backoff(0.05, 0.05))
+    sent: list[str] = []
+
+    class Access:
+        async def SignOut(self, request: Any, timeout: float) -> None:
+            sent.append(request.session)
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata())
+
+    outs = SignOuts(SimpleNamespace(access=Access()))  # type: ignore[arg-type]
+    first, second = (Viewer("ann", session=name, expires_s=time.time() + 0.4) for name in ("s1", "s2"))
+    assert ["told again" in await outs.end(one) for one in (first, second)] == [True, False]
+    async with asyncio.timeout(5.0):
+        while outs._repeating:
+            await asyncio.sleep(0.02)
+    assert (1, True) == (sent.count("s2"), sent.count("s1") > 2)
+
+    await outs.end(Viewer("ann", session="s3", expires_s=time.time() + 3_600))
+    await asyncio.wait_for(outs.close(), 1.0)
+    assert set() == outs._repeating
 
 
 def test_each_session_of_a_token_is_verified_in_time() -> None:
