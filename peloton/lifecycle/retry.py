@@ -50,15 +50,14 @@ def after_end(
     *,
     cause: Cause = Cause.PROGRAM,
     launch_lost: bool = False,
-    backoff: Backoff = DEFAULT_BACKOFF,
     batch_backoff: Backoff = NO_BACKOFF,
     has_other_host: bool = True,
 ) -> Ending:
     """Decide for a pod in a terminal state, whose ``failure_count`` includes this run.
 
-    ``launch_lost``: the run is LOST and was never STARTING or RUNNING. The delay of a service (``backoff``) counts from
-    the pod's last update, that of a batch pod (``batch_backoff``) from the start of its run. ``has_other_host``: a host
-    other than that of the run could take the pod.
+    ``launch_lost``: the run is LOST and was never STARTING or RUNNING. The delay of a service counts from the pod's
+    last update, that of a batch pod (``batch_backoff``) from the start of its run. ``has_other_host``: a host other
+    than that of the run could take the pod.
     """
     assert pod.state in TERMINAL, f"{pod.pod_id} has not ended: {pod.state}"
     if pod.state is PodState.DELETED or pod.goal in ENDING_GOALS:
@@ -76,7 +75,7 @@ def after_end(
         return Ending(NextRun.REPLACE)
     if job_type is JobType.BATCH:
         return _decide_batch(pod, cause, batch_backoff, has_other_host)
-    delay_ns = backoff.delay_ns(pod.failure_count)
+    delay_ns = DEFAULT_BACKOFF.delay_ns(pod.failure_count)
     return Ending(NextRun.RETRY, pod.updated_ns + delay_ns if delay_ns else 0)
 
 

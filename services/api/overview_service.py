@@ -83,14 +83,12 @@ class OverviewService:
         channels: AsyncLeaderChannels,
         calls: Calls,
         temporal: Mapping[str, object],
-        clock: Callable[[], float] = time.monotonic,
-        wall_ns: Callable[[], int] = time.time_ns,
         watch: WatchesTemporal | None = None,
         bounds: Bounds | None = None,
         expires_at: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._storage, self._channels, self._calls, self._temporal = storage, channels, calls, temporal
-        self._clock, self._wall_ns, self._watch = clock, wall_ns, watch
+        self._watch = watch
         self._reports = Rested(self._read_reports, REPORTS_AGE_S)
         self._counts = Rested(self._count, COUNTS_AGE_S)
         self._findings = Rested(self._find, FINDINGS_AGE_S)
@@ -106,7 +104,7 @@ class OverviewService:
             pb.DiagnosticCheck(name=one.name, result=one.result.value, text=one.text, advice=one.advice)  # type: ignore[arg-type]
             for one in await self._diagnosis.run()
         ]
-        return pb.GetDiagnosisResponse(checks=checks, time=self._wall_ns() / NS_PER_S)
+        return pb.GetDiagnosisResponse(checks=checks, time=time.time_ns() / NS_PER_S)
 
     # Overview.
 
@@ -122,7 +120,7 @@ class OverviewService:
             ),
             asyncio.gather(*(self._describe(cluster) for cluster in clusters if clusters[cluster])),
         )
-        now_s = self._wall_ns() / NS_PER_S
+        now_s = time.time_ns() / NS_PER_S
         answered = {one.overview.cluster: one for one in described if one is not None}
         roles = [RESMGR, *(HOSTMGR_ROLE + cluster for cluster in clusters)]
         silent = [name for name in clusters if clusters[name] and name not in answered]
@@ -171,7 +169,7 @@ class OverviewService:
         return counting.result() if done else Counted(Counts(), 0)
 
     def _count(self) -> Counted:
-        now_ns = self._wall_ns()
+        now_ns = time.time_ns()
         return Counted(self._storage.overview.counts(), now_ns)
 
     def _find(self) -> list[Problem]:
@@ -195,13 +193,13 @@ class OverviewService:
     def _read_reports(self) -> tuple[list[FailingActivity], int]:
         """Return the failing activities reported by workers, and their number; of duplicates the later attempt
         counts."""
-        reports, total = self._storage.activity_reports.since(self._wall_ns() - int(REPORT_KEPT_S * NS_PER_S))
+        reports, total = self._storage.activity_reports.since(time.time_ns() - int(REPORT_KEPT_S * NS_PER_S))
         merged = merge_activities(reports)
         return merged[: problems.NAMED_MAX], max(total - sum(map(len, reports)), 0) + len(merged)
 
     async def _read_resmgr_problems(self) -> list[pb.Problem]:
         """Return the resource manager's problems, cached for a while; empty without a leader."""
-        began_s = self._clock()
+        began_s = time.monotonic()
         good_until_s, known = self._resmgr_problems
         if began_s < good_until_s:
             return known
@@ -219,12 +217,12 @@ class OverviewService:
                 own.FindProblems(resmgr_pb2.FindProblemsRequest(), timeout=PROBLEMS_TIMEOUT_S), "the resource manager"
             ),
         )
-        ended_s = self._clock()
+        ended_s = time.monotonic()
         if answer is None:
             found = [problem_to_wire(problems.resmgr_problem(PROBLEMS_TIMEOUT_S))]
         else:
             found_heads = problems.hopeless_gangs(_list_hopeless(answer), answer.jobNames)
-            heads = [*found_heads, *self._lacking.find(answer, ended_s, self._wall_ns())]
+            heads = [*found_heads, *self._lacking.find(answer, ended_s, time.time_ns())]
             found = [problem_to_wire(one) for one in heads]
         found += reported.problems if reported is not None else []
         self._resmgr_problems = ended_s + max(PROBLEMS_AGE_S, REST_PER_QUESTION * (ended_s - began_s)), found

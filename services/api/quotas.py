@@ -44,9 +44,9 @@ class Submissions:
     A user may create a whole minute's jobs at once. Callers without a name share one quota.
     """
 
-    def __init__(self, quotas: Quotas, clock_s: Clock = time.monotonic) -> None:
+    def __init__(self, quotas: Quotas) -> None:
         self.are_limited = quotas.has(SUBMISSIONS)
-        self._quotas, self._clock_s = quotas, clock_s
+        self._quotas = quotas
         self._users: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, user: str, subjects: Collection[str]) -> None:
@@ -55,7 +55,7 @@ class Submissions:
         if not (most := limit.most):
             return
         user = user or ANONYMOUS.name
-        now_s, rate = self._clock_s(), most / MINUTE_S
+        now_s, rate = time.monotonic(), most / MINUTE_S
         left, at_s = self._users.get(user, (float(most), now_s))
         left = min(left + (now_s - at_s) * rate, float(most))
         if left < 1.0:

@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -40,9 +40,8 @@ class ChangeNotes:
         mode: AuditMode | None,
         caller: str,
         file: str = "",
-        clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._records, self._mode, self._file, self._clock_ns = records, mode, file, clock_ns
+        self._records, self._mode, self._file = records, mode, file
         self._caller = clean(caller)
         self._writer = clean(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}")
         self._number, self._last_seq = 0, 0
@@ -75,7 +74,7 @@ class ChangeNotes:
 
     def _add(self, method: str, object: str) -> None:
         self._number += 1
-        draft = Draft(self._clock_ns(), self._writer, self._number, clean(method), OK)
+        draft = Draft(time.time_ns(), self._writer, self._number, clean(method), OK)
         named = replace(draft, caller=self._caller, kind=str(CallerKind.ROLE), object=clean(object))
         self._waiting.append(named)
 

@@ -54,8 +54,7 @@ class LaunchTimes:
     """Measures the time from a launch to the report RUNNING, and adds reports to the trace of the launch. Any thread
     may call."""
 
-    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._clock_s = clock_s
+    def __init__(self) -> None:
         self._launched_s: OrderedDict[PodId, float] = OrderedDict()
         self._origins = Origins()
         self._lock = Lock()
@@ -65,7 +64,7 @@ class LaunchTimes:
             return
         pods = list(pods)
         self._origins.remember(pods)
-        now_s = self._clock_s()
+        now_s = time.monotonic()
         with self._lock:
             self._launched_s.update(dict.fromkeys(pods, now_s))
             while len(self._launched_s) > LAUNCHES_MAX:
@@ -74,7 +73,7 @@ class LaunchTimes:
     def take(self, statuses: Sequence[PodStatus]) -> None:
         if not state.is_on():
             return
-        now_s = self._clock_s()
+        now_s = time.monotonic()
         pods, ended = [one.pod_id for one in statuses], [one.pod_id for one in statuses if one.state in TERMINAL]
         counts = Counter(status.state.name for status in statuses)
         record_batch("reports of pods", self._origins.take(pods, ended), counts)

@@ -56,7 +56,6 @@ class AdmissionLoop:
         lifecycles: Lifecycles,
         capacity_source: CapacitySource,
         settings: LoopSettings | None = None,
-        clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.state = ResmgrState()
         self.settings = settings or LoopSettings()
@@ -65,7 +64,7 @@ class AdmissionLoop:
         self._records, self._admission = records, records.admission
         self._lifecycles = lifecycles
         self._capacity_source = capacity_source
-        self.clock_ns = clock_ns
+        self.clock_ns: Callable[[], int] = time.time_ns
         self._rounds = PreemptionRounds(self.settings.preemption_period_s, self.settings.sustained_over_count)
         self._storage = ThreadPoolExecutor(1, thread_name_prefix="resmgr-storage")
         self._network = ThreadPoolExecutor(1, thread_name_prefix="resmgr-capacity")

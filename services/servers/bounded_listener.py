@@ -105,9 +105,9 @@ class BoundedListener(socket.socket):
             place.is_connected, place.abort = True, abort
         return place
 
-    def end_overdue(self, handshake_s: float = HANDSHAKE_S) -> None:
+    def end_overdue(self) -> None:
         """End connections whose handshake has not come."""
-        since_s = time.monotonic() - handshake_s
+        since_s = time.monotonic() - HANDSHAKE_S
         for place in [one for one in self._all_waiting() if not one.is_connected and one.accepted_s <= since_s]:
             self._end(place)
 

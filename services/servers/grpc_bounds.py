@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 
 from peloton.errors import Cancelled, InvalidArgument
-from services.servers.grpc_handlers import AroundCalls, AroundCallsOnThreads
+from services.servers.grpc_handlers import MAKERS, AroundCalls, AroundCallsOnThreads
 
 CONNECTIONS_MAX = 8_000
 """Connections of a port. The process needs a file descriptor for each."""
@@ -100,9 +100,7 @@ class Receive(AroundCalls):
                 async for response in responses:
                     yield response
 
-        make: Any = grpc.stream_unary_rpc_method_handler
-        if handler.response_streaming:
-            make = grpc.stream_stream_rpc_method_handler
+        make = MAKERS[True, handler.response_streaming]
         does = stream if inspect.isasyncgenfunction(behaviour) else answer
         return make(does, handler.request_deserializer, handler.response_serializer)
 
@@ -132,10 +130,10 @@ class ReceiveOnThreads(AroundCallsOnThreads):
 
 
 class Overdue:
-    """Cancels calls that have waited too long; a thread looks while there are some."""
+    """Cancels calls whose request has not come in time; a thread checks them while there are some."""
 
-    def __init__(self, wait_s: float, check_s: float = CHECK_S) -> None:
-        self._wait_s, self._check_s = wait_s, check_s
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
         self._waiting: dict[object, tuple[float, Any]] = {}  # in the order of their deadlines
         self._lock = threading.Lock()
         self._is_watched = False
@@ -157,7 +155,7 @@ class Overdue:
 
     def _watch(self) -> None:
         while True:
-            time.sleep(self._check_s)
+            time.sleep(CHECK_S)
             with self._lock:
                 now_s = time.monotonic()
                 late = [key for key, (until_s, _) in self._waiting.items() if until_s <= now_s]

@@ -43,7 +43,6 @@ UPDATES_READ_MAX = 1_000
 """Number of the newest failed or stuck updates read."""
 FAILED_STATES = (UpdateState.FAILED.value, UpdateState.ROLLING_BACKWARD.value, UpdateState.ROLLED_BACK.value)
 _DELETED = JOB_STATE_NUMBERS[JobState.DELETED]
-_LIVING = IS_ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class Overview(Repository):
     @reading
     def counts(self, conn: sa.Connection) -> Counts:
         """Count jobs and pods in one pass over the jobs; unfinished jobs with equal counts are grouped."""
-        living = sa.select(JOB.c.state, JOB.c.pod_counts, sa.func.count().label("count")).where(_LIVING)
+        living = sa.select(JOB.c.state, JOB.c.pod_counts, sa.func.count().label("count")).where(IS_ACTIVE)
         living = living.where(JOB.c.state != _DELETED).group_by(JOB.c.state, JOB.c.pod_counts)
         ended = sa.select(JOB.c.state, sa.func.count()).where(JOB.c.state.in_(FINISHED_STATES)).group_by(JOB.c.state)
         jobs: Counter[JobState] = Counter()
@@ -141,7 +140,7 @@ class Overview(Repository):
         query = (
             sa.select(UPDATE.c.update_id, JOB.c.name, JOB.c.update_id.label("last_update_id"))
             .join(JOB, JOB.c.job_id == UPDATE.c.job_id)
-            .where(sa.or_(failed, paused, waits), _LIVING)
+            .where(sa.or_(failed, paused, waits), IS_ACTIVE)
             .order_by(UPDATE.c.updated_ns.desc())
             .limit(UPDATES_READ_MAX)
         )
@@ -164,7 +163,7 @@ class Overview(Repository):
         query = (
             sa.select(POD.c.host, sa.func.count())
             .join(JOB, JOB.c.job_id == POD.c.job_id)
-            .where(_LIVING, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
+            .where(IS_ACTIVE, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
             .group_by(POD.c.host)
         )
         return self._db.read(lambda conn: {row[0]: row[1] for row in conn.execute(query)})
@@ -182,7 +181,7 @@ class Overview(Repository):
         query = (
             sa.select(*columns, *of_job, leaves, has_volume)
             .join(JOB, JOB.c.job_id == POD.c.job_id)
-            .where(_LIVING, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.host == hostname)
+            .where(IS_ACTIVE, POD.c.state.in_(ON_HOST_NUMBERS), POD.c.host == hostname)
             .order_by(POD.c.job_id, POD.c.instance_id)
             .limit(limit)
         )

@@ -95,9 +95,9 @@ def note_service(conn: sa.Connection, job_id: str) -> None:
     note_changes(conn, [(job_id, THE_JOB)])
 
 
-def pods_of_services(scope: sa.ColumnElement[bool], source: sa.FromClause = POD) -> sa.Select[Any]:
+def pods_of_services(scope: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Select the keys of the pods of ``scope`` that belong to services."""
-    joined = source.join(JOB, sa.and_(JOB.c.job_id == POD.c.job_id, JOB.c.type == _SERVICE))
+    joined = POD.join(JOB, sa.and_(JOB.c.job_id == POD.c.job_id, JOB.c.type == _SERVICE))
     return sa.select(POD.c.job_id, POD.c.instance_id).select_from(joined).where(scope)
 
 

@@ -102,15 +102,13 @@ class Origins:
         return list(found.values())
 
 
-def record_batch(
-    name: str, origins: Sequence[SpanContext], attributes: Mapping[str, int | str], began_ns: int | None = None
-) -> None:
+def record_batch(name: str, origins: Sequence[SpanContext], attributes: Mapping[str, int | str]) -> None:
     """Record one span that ends now: a child of the first origin, with links to the others."""
     if not origins:
         return
     first, *others = origins
     links = [Link(one) for one in others[:LINKS_MAX]]
-    _TRACER.start_span(name, _context_of(first), attributes=dict(attributes), links=links, start_time=began_ns).end()
+    _TRACER.start_span(name, _context_of(first), attributes=dict(attributes), links=links).end()
 
 
 def _context_of(origin: SpanContext) -> Context:

@@ -54,9 +54,9 @@ class LocalAuthority:
         """Issue the certificate of a role, which serves at ``hosts`` and calls other roles."""
         return self.issue(role, spiffe_id_of_role(self.trust_domain, role), hosts, valid)
 
-    def issue_user(self, name: str, valid: timedelta = VALID) -> IssuedFiles:
+    def issue_user(self, name: str) -> IssuedFiles:
         """Issue a certificate by which a person calls the api."""
-        return self.issue(name, f"spiffe://{self.trust_domain}/user/{name}", valid=valid)
+        return self.issue(name, f"spiffe://{self.trust_domain}/user/{name}")
 
     def issue_server(self, name: str, hosts: Sequence[str]) -> Path:
         """Issue the certificate of another server, and return the file that has it with its key."""

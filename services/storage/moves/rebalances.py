@@ -83,13 +83,12 @@ _WHY_OTHERS_STAY = {
     JOB_TYPE_NUMBERS[JobType.DAEMON]: Stays.DAEMON,
     JOB_TYPE_NUMBERS[JobType.EXTERNAL]: Stays.EXTERNAL,
 }
-_UNFINISHED = IS_ACTIVE
 
 
 class Rebalances(Repository):
     def census(self, cluster: str) -> PodCensus:
         """Read all pods of services on hosts of the cluster, service by service, and count the pods of other jobs."""
-        services = sa.select(JOB.c.job_id).where(_UNFINISHED, _SERVICE).order_by(JOB.c.job_id)
+        services = sa.select(JOB.c.job_id).where(IS_ACTIVE, _SERVICE).order_by(JOB.c.job_id)
         pods: list[PodNow] = []
         grants: dict[JobId, int] = {}
         for job_id in self._db.read(lambda conn: list(conn.execute(services).scalars())):
@@ -213,7 +212,7 @@ class Rebalances(Repository):
 
     def _waiting(self, cluster: str) -> list[WaitingPods]:
         waits = sa.exists().where(POD.c.job_id == JOB.c.job_id, LAUNCHABLE)
-        jobs = sa.select(JOB.c.job_id).where(_UNFINISHED, waits).order_by(JOB.c.job_id)
+        jobs = sa.select(JOB.c.job_id).where(IS_ACTIVE, waits).order_by(JOB.c.job_id)
         found: list[WaitingPods] = []
         for job_id in self._db.read(lambda conn: list(conn.execute(jobs).scalars())):
             found += self._db.read(partial(_waiting_of, job_id=job_id, cluster=cluster, now_ns=self._db.clock_ns()))
@@ -286,7 +285,7 @@ def _count_others(conn: sa.Connection, cluster: str) -> dict[Hostname, dict[Stay
     query = (
         sa.select(POD.c.host, JOB.c.type, sa.func.count())
         .join(JOB, JOB.c.job_id == POD.c.job_id)
-        .where(_UNFINISHED, sa.not_(_SERVICE), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
+        .where(IS_ACTIVE, sa.not_(_SERVICE), POD.c.state.in_(ON_HOST_NUMBERS), POD.c.cluster == cluster)
         .group_by(POD.c.host, JOB.c.type)
     )
     found: dict[Hostname, dict[Stays, int]] = {}

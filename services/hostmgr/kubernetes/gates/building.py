@@ -84,7 +84,7 @@ def make_policy(kind: str, name: str, options: Options, rules: Sequence[Json], *
 
 def bind_twice(kind: str, policy: str, options: Options, what: str = "pods") -> list[Json]:
     """Bind to all objects of namespaces with a pool, and to those of others that name a pool themselves."""
-    others = {**_of_namespaces("DoesNotExist", options), **of_objects("Exists", options)}
+    others = {**_of_namespaces("DoesNotExist", options), **of_objects(options)}
     return [
         bind(kind, policy, "", _of_namespaces("Exists", options), options),
         bind(kind, policy, f"-labelled-{what}", others, options),
@@ -95,8 +95,9 @@ def _of_namespaces(operator: str, options: Options) -> Json:
     return {"namespaceSelector": {"matchExpressions": [{"key": options.pool, "operator": operator}]}}
 
 
-def of_objects(operator: str, options: Options) -> Json:
-    return {"objectSelector": {"matchExpressions": [{"key": options.pool, "operator": operator}]}}
+def of_objects(options: Options) -> Json:
+    """Return the rule of a binding for objects that name a pool."""
+    return {"objectSelector": {"matchExpressions": [{"key": options.pool, "operator": "Exists"}]}}
 
 
 def bind(kind: str, policy: str, more: str, matched: Json, options: Options) -> Json:

@@ -41,7 +41,7 @@ def make_hold_bindings(options: Options) -> list[Json]:
     made = []
     for name, _ in _groups(options):
         made += bind_twice("MutatingAdmissionPolicyBinding", name, options, "owners")
-        made.append(bind("MutatingAdmissionPolicyBinding", f"{name}-again", "", of_objects("Exists", options), options))
+        made.append(bind("MutatingAdmissionPolicyBinding", f"{name}-again", "", of_objects(options), options))
         made += bind_twice("ValidatingAdmissionPolicyBinding", f"{name}-change", options, "owners")
     return made
 

@@ -50,7 +50,7 @@ def make_bindings(options: Options) -> list[Json]:
     return [
         *bind_twice("MutatingAdmissionPolicyBinding", GATE_POLICY, options),
         *bind_twice("ValidatingAdmissionPolicyBinding", CREATION_POLICY, options),
-        bind("ValidatingAdmissionPolicyBinding", CHANGE_POLICY, "", of_objects("Exists", options), options),
+        bind("ValidatingAdmissionPolicyBinding", CHANGE_POLICY, "", of_objects(options), options),
         *make_hold_bindings(options),
     ]
 

@@ -27,10 +27,10 @@ SIGNAL_MAX = 64
 _DISTRIBUTIONS = "uniform: [LOW, HIGH]; exponential: {mean, max}; lognormal: {median, sigma, max}"
 
 
-def _distribution(row: Row, key: str, default: Distribution, least: float, most: float) -> Distribution:
-    """Return a distribution whose draws all lie from ``least`` to ``most``."""
+def _distribution(row: Row, key: str, least: float, most: float) -> Distribution:
+    """Return a distribution whose draws all lie from ``least`` to ``most``; ONE without the key."""
     if key not in row:
-        return default
+        return ONE
     found = _parse(row, key, most)
     if not least <= found.least <= found.most <= most:
         reach = f"{found.least:g} to {found.most:g}"
@@ -98,8 +98,8 @@ def _host_class(row: Row) -> HostClass:
             if key not in inner:
                 raise inner.fault(key, f"a number or one of {_DISTRIBUTIONS}")
         failures = HostFailures(
-            _distribution(inner, "every_s", ONE, 0.0, SECONDS_MAX),
-            _distribution(inner, "repair_s", ONE, 0.0, SECONDS_MAX),
+            _distribution(inner, "every_s", 0.0, SECONDS_MAX),
+            _distribution(inner, "repair_s", 0.0, SECONDS_MAX),
             inner.flag("keeps_pods"),
         )
     return HostClass(
@@ -108,7 +108,7 @@ def _host_class(row: Row) -> HostClass:
         count=int(row.number("count", 0, 0, MAX_HOSTS, is_whole=True)) if "count" in row else None,
         share=row.number("share", 1.0, 0.0, 1e6),
         attributes=tuple((key, _values(row, key, value)) for key, value in row.mapping("attributes").items()),
-        slow=_distribution(row, "slow", ONE, 0.001, FACTOR_MAX),
+        slow=_distribution(row, "slow", 0.001, FACTOR_MAX),
         bandwidth_mb_s=row.number("bandwidth_mb_s", 1.0, 0.001, 1e9) if "bandwidth_mb_s" in row else None,
         failures=failures,
     )
@@ -142,8 +142,8 @@ def _when(row: Row) -> When:
 
 
 def _run_time(row: Row) -> RunTime:
-    seconds = _distribution(row, "seconds", ONE, 0.0, SECONDS_MAX) if "seconds" in row else None
-    return RunTime(_when(row), seconds, _distribution(row, "times", ONE, 0.0, FACTOR_MAX))
+    seconds = _distribution(row, "seconds", 0.0, SECONDS_MAX) if "seconds" in row else None
+    return RunTime(_when(row), seconds, _distribution(row, "times", 0.0, FACTOR_MAX))
 
 
 def _failure(row: Row) -> Failure:
@@ -155,7 +155,7 @@ def _failure(row: Row) -> Failure:
         row.number("probability", 0.0, 0.0, 1.0),
         int(row.number("exit_code", 1, 1, 255, is_whole=True)),
         int(row.number("signal", 0, 1, SIGNAL_MAX, is_whole=True)) if "signal" in row else 0,
-        _distribution(row, "at", ONE, 0.0, 1.0),
+        _distribution(row, "at", 0.0, 1.0),
     )
 
 
@@ -165,8 +165,8 @@ def _image(row: Row) -> ImageRule:
         raise row.fault("bandwidth_mb_s", "a number next to size_mb; a class of hosts may have its own")
     return ImageRule(
         image=row.text("image"),
-        seconds=_distribution(row, "seconds", ONE, 0.0, SECONDS_MAX) if "seconds" in row else None,
-        size_mb=_distribution(row, "size_mb", ONE, 0.0, 1e9) if "size_mb" in row else None,
+        seconds=_distribution(row, "seconds", 0.0, SECONDS_MAX) if "seconds" in row else None,
+        size_mb=_distribution(row, "size_mb", 0.0, 1e9) if "size_mb" in row else None,
         bandwidth_mb_s=row.number("bandwidth_mb_s", 1.0, 0.001, 1e9),
-        jitter=_distribution(row, "jitter", ONE, 0.0, FACTOR_MAX),
+        jitter=_distribution(row, "jitter", 0.0, FACTOR_MAX),
     )
