@@ -24,6 +24,10 @@ from services.servers.grpc_handlers import MAKERS, AroundCalls, AroundCallsOnThr
 CONNECTIONS_MAX = 8_000
 """Connections of a port. The process needs a file descriptor for each."""
 STREAMS_OF_CONNECTION_MAX = 4_000
+PENDING_CALLS_MAX = 10_000
+"""Calls of a port that gRPC has received and that no handler has begun: those of a burst while the process is busy. By
+default gRPC cancels some beyond 1,000, and all beyond 3,000, whoever sent them.
+"""
 CALLS_OF_ROLE_MAX = 4_000
 """Calls in progress at a resource manager or host manager."""
 HANDSHAKE_S = 10.0
@@ -45,6 +49,8 @@ def _ms(seconds: float) -> int:
 CONNECTION_OPTIONS = (
     ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
     ("grpc.max_concurrent_streams", STREAMS_OF_CONNECTION_MAX),
+    ("grpc.server.max_pending_requests", PENDING_CALLS_MAX),
+    ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS_MAX),
     ("grpc.server_handshake_timeout_ms", _ms(HANDSHAKE_S)),
     ("grpc.max_connection_idle_ms", _ms(IDLE_S)),
     ("grpc.keepalive_time_ms", _ms(KEEPALIVE_S)),

@@ -32,7 +32,7 @@ def holding(
     held: list[socket.socket] = []
     try:
         for _ in range(count):
-            one = socket.create_connection(("127.0.0.1", port), timeout=5)
+            one = socket.create_connection(("127.0.0.1", port), timeout=60)
             held.append(one if context is None else context.wrap_socket(one, server_hostname="localhost"))
             if sent:
                 held[-1].sendall(sent)

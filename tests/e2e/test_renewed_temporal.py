@@ -37,7 +37,7 @@ def serving(address: str, port: int, authority: LocalAuthority, clients: Path) -
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     try:
         yield served[0]
     finally:

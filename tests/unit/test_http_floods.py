@@ -117,10 +117,8 @@ async def test_handshakes_that_never_come_keep_no_one_out(https: tuple[Transport
         try:
             assert (200, b"honest") == await asyncio.to_thread(post, port, "/echo", b"honest", context)
             assert read_memory_mib() - before_mib < MEMORY_MIB
-            began_s = time.monotonic()
-            held[-1].settimeout(40)
+            held[-1].settimeout(bounded_listener.HANDSHAKE_S + 60)
             assert b"" == await asyncio.to_thread(held[-1].recv, 1)
-            assert time.monotonic() - began_s < bounded_listener.HANDSHAKE_S + 10
         finally:
             manager.__exit__(None, None, None)
 
@@ -135,7 +133,7 @@ async def test_a_head_that_is_sent_too_slowly_ends_its_connection(monkeypatch: p
         while not reading.done():
             writer.write(b"G")
             await asyncio.sleep(0.05)
-            assert time.monotonic() - began_s < 10
+            assert time.monotonic() - began_s < 60
         reading.exception()
         writer.close()
 
@@ -194,7 +192,7 @@ def test_the_address_with_the_most_connections_loses_its_oldest() -> None:
             connect("127.0.0.2")
             for _ in range(3):
                 connect("127.0.0.1")
-            clients[1].settimeout(5)
+            clients[1].settimeout(60)
             assert b"" == clients[1].recv(1), "the oldest of the address with the most"
             places = [listener.place_of(one.fileno(), one.close) for one in accepted]
             for place in places:
@@ -209,7 +207,7 @@ def test_the_address_with_the_most_connections_loses_its_oldest() -> None:
             with pytest.raises(ConnectionAbortedError):
                 connect("127.0.0.1")
             places[0].wait()  # type: ignore[union-attr]
-            clients[0].settimeout(5)
+            clients[0].settimeout(60)
             connect("127.0.0.1")
             assert b"" == clients[0].recv(1)
         finally:

@@ -21,7 +21,7 @@ async def test_a_process_reports_until_it_ends(tmp_path: Path) -> None:
     migrate.upgrade(url)
     storage, found = Storage(url), list[ProcessRecord]()
 
-    async with asyncio.timeout(20), reporting(storage.processes, ["api", "worker"], Settings(), None):
+    async with asyncio.timeout(60), reporting(storage.processes, ["api", "worker"], Settings(), None):
         while not found:
             await asyncio.sleep(0.01)
             found = storage.processes.list_running(time.time_ns())

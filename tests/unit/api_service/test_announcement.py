@@ -26,7 +26,7 @@ async def test_pages_and_bridge_report_until_they_end(storage: Storage, address:
     settings = Settings(api=address, auth_oidc_issuer="https://u:secret@issuer", aurora_kafka_url="http://u:secret@k/t")
     found: list[ProcessRecord] = []
 
-    async with asyncio.timeout(20), announcing(["web", "aurorabridge"], settings, PLAINTEXT):
+    async with asyncio.timeout(60), announcing(["web", "aurorabridge"], settings, PLAINTEXT):
         while not found:
             await asyncio.sleep(0.01)
             found = storage.processes.list_running(time.time_ns())
@@ -47,7 +47,7 @@ async def test_pages_serve_before_an_api_that_takes_no_reports(monkeypatch: pyte
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     for api in (f"127.0.0.1:{port}", "127.0.0.1:1"):
-        async with asyncio.timeout(20), announcing(["web"], Settings(api=api), PLAINTEXT):
+        async with asyncio.timeout(60), announcing(["web"], Settings(api=api), PLAINTEXT):
             await asyncio.sleep(0.1)
     await server.stop(None)
 

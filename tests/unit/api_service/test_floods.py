@@ -40,11 +40,12 @@ async def check_honest(cluster: Cluster) -> None:  # noqa: F811
         f"127.0.0.1:{cluster.port}", options=[("grpc.use_local_subchannel_pool", 1)]
     ) as channel:
         health: Any = health_pb2_grpc.HealthStub(channel)
-        probe = await health.Check(health_pb2.HealthCheckRequest(), timeout=ANSWER_S, wait_for_ready=True)
+        bound_s = timeout_s(ANSWER_S)
+        probe = await health.Check(health_pb2.HealthCheckRequest(), timeout=bound_s, wait_for_ready=True)
         assert health_pb2.HealthCheckResponse.SERVING == probe.status
-        who = await cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=cluster.of("ada"), timeout=ANSWER_S)
+        who = await cluster.access.WhoAmI(access_pb2.WhoAmIRequest(), metadata=cluster.of("ada"), timeout=bound_s)
         assert "ada" == who.name
-        assert "OK" == (await code_of(cluster.jobs.Create(job(), metadata=cluster.of("mia"), timeout=ANSWER_S)))[0]
+        assert "OK" == (await code_of(cluster.jobs.Create(job(), metadata=cluster.of("mia"), timeout=bound_s)))[0]
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -87,9 +88,9 @@ async def test_a_connection_without_a_handshake_ends(cluster: Cluster) -> None: 
     with holding(cluster.port, 1) as (one,):
         one.settimeout(0)
         reader, writer = await asyncio.open_connection(sock=one)
-        await asyncio.wait_for(reader.read(), 15)
+        await asyncio.wait_for(reader.read(), timeout_s())
         writer.close()
-    assert 8 < time.monotonic() - began_s < 14
+    assert 8 < time.monotonic() - began_s
 
 
 async def test_a_request_that_does_not_come_ends_the_call(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
@@ -140,7 +141,7 @@ async def test_a_user_has_a_part_of_the_calls(cluster: Cluster) -> None:  # noqa
     async def is_served() -> bool:
         return (await code_of(cluster.access.WhoAmI(who, metadata=cluster.of("rita"))))[0] == "OK"
 
-    deadline_s = time.monotonic() + ANSWER_S
+    deadline_s = time.monotonic() + timeout_s()
     while not await is_served():
         assert time.monotonic() < deadline_s
         await asyncio.sleep(0.05)

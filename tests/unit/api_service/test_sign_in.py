@@ -255,8 +255,8 @@ async def test_a_session_ends_at_all_processes(pages: Pages, monkeypatch: pytest
 
     assert 303 == (await pages.client.post("/sign-out", headers=ORIGIN)).status_code
 
-    assert 200 == (await asyncio.wait_for(stream, 5.0)).status_code
-    async with asyncio.timeout(5.0):
+    assert 200 == (await asyncio.wait_for(stream, 60)).status_code
+    async with asyncio.timeout(60):
         while (await pages.other.call(LOCKS, copy))[0] != 401:
             await asyncio.sleep(0.02)
     assert 200 == (await pages.other.call(LOCKS, second))[0]
@@ -298,7 +298,7 @@ async def test_a_sign_out_is_sent_again(pages: Pages, monkeypatch: pytest.Monkey
     assert (503, True) == (answer.status_code, text in answer.text)
     assert 200 == (await pages.other.call(LOCKS, copy))[0]
 
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(60):
         while (await pages.other.call(LOCKS, copy))[0] != 401:
             await asyncio.sleep(0.02)
 
@@ -319,13 +319,13 @@ async def test_sign_outs_that_are_sent_again_are_bounded(monkeypatch: pytest.Mon
     outs = SignOuts(SimpleNamespace(access=Access()))  # type: ignore[arg-type]
     first, second = (Viewer("ann", session=name, expires_s=time.time() + 0.4) for name in ("s1", "s2"))
     assert ["told again" in await outs.end(one) for one in (first, second)] == [True, False]
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(60):
         while outs._repeating:
             await asyncio.sleep(0.02)
     assert (1, True) == (sent.count("s2"), sent.count("s1") > 2)
 
     await outs.end(Viewer("ann", session="s3", expires_s=time.time() + 3_600))
-    await asyncio.wait_for(outs.close(), 1.0)
+    await asyncio.wait_for(outs.close(), 60)
     assert set() == outs._repeating
 
 
@@ -454,7 +454,7 @@ async def test_streams_of_a_viewer_end(pages: Pages, monkeypatch: pytest.MonkeyP
         (tmp_path / "tokens").write_text("")
     else:
         monkeypatch.setattr(Viewer, "has_expired", lambda viewer: True)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asyncio.gather(*running, return_exceptions=True)
 
 
@@ -490,7 +490,7 @@ async def test_a_stream_ends_with_its_session(monkeypatch: pytest.MonkeyPatch) -
 
     hub = Hub(None, {"t": Topic(read)})  # type: ignore[arg-type]
     viewer = Viewer("x", (("authorization", "x"),), "id", time.time() + 0.1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert [frame async for frame in hub.stream(["t"], viewer)]
     await hub.close()
 

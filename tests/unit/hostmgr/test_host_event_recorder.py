@@ -202,7 +202,7 @@ def test_events_wait_for_storage() -> None:
     writer.start()
     for number in range(30):
         writer.add(make_event(number))
-    assert store.has_refused.wait(10)
+    assert store.has_refused.wait(60)
     store.is_unavailable = False
     writer.stop()
 

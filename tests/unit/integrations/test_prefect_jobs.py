@@ -141,7 +141,7 @@ def run(module: ModuleType, monkeypatch: pytest.MonkeyPatch, steps: list[Any]) -
     flow_run = worker.client.flow_run
     status = SimpleNamespace(started=lambda job_id: setattr(flow_run, "infrastructure_pid", job_id))
     work = worker.run(flow_run, configuration, status)
-    result = asyncio.run(asyncio.wait_for(work, 10))
+    result = asyncio.run(asyncio.wait_for(work, 60))
     assert [result.identifier] == list(server.jobs_seen)
     return result.status_code, worker.client, server
 
