@@ -26,7 +26,7 @@ CONNECTIONS_MAX = 8_000
 STREAMS_OF_CONNECTION_MAX = 4_000
 PENDING_CALLS_MAX = 10_000
 """Calls of a port that gRPC has received and that no handler has begun: those of a burst while the process is busy. By
-default gRPC cancels some beyond 1,000, and all beyond 3,000, whoever sent them.
+default gRPC cancels some beyond 1,000, and all beyond 3,000.
 """
 CALLS_OF_ROLE_MAX = 4_000
 """Calls in progress at a resource manager or host manager."""

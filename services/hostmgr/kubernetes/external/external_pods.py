@@ -215,7 +215,8 @@ class ExternalPods:
             self._changed()
 
     def look(self, pod: Json) -> None:
-        """Record a launched pod that was read directly. Events of the watch since then take precedence."""
+        """Record a launched pod that was read directly, unless a watch has shown its launch since: what was read may be
+        older."""
         with self._lock:
             seen = self._pods.get(pod["metadata"]["uid"])
             is_news = seen is not None and not run_of(seen.pod)

@@ -139,13 +139,17 @@ class HeldOwners:
     # Watches.
 
     def _find_kinds(self) -> None:
-        """Watch the kinds that the cluster has by now, and that Peloton may list. Raises OSError if the apiserver
-        does not answer; a kind that it cannot serve is left for the next time."""
+        """Watch the kinds that the cluster has by now, and that Peloton may list; one that it cannot serve is left for
+        the next time. Raises OSError if the apiserver does not answer, or serves not even Jobs when a host manager
+        begins: the pods of owners that run would count as lost."""
         asked = [Request("GET", f"{collection_of(kind)}?limit=1") for kind in self._missing]
         found = []
         for kind, answer in zip(self._missing, self._api.ask_all(asked), strict=True):
             if isinstance(answer, OSError):
                 raise answer
+            is_overloaded = answer.status == HTTPStatus.TOO_MANY_REQUESTS or (answer.may_pass and kind.is_job)
+            if is_overloaded and not self._has_looked:
+                raise OSError(f"owners of kind {kind.kind} cannot be listed: {answer.message}")
             if answer.is_ok:
                 found.append(kind)
             elif answer.may_pass:
@@ -481,8 +485,8 @@ class HeldOwners:
         holding = [one for one in found if one.owner.uid not in kept]
         answers = self._api.ask_all([one.request for one in holding])
         for one, answer in zip(holding, answers, strict=True):
-            if isinstance(answer, OSError) or answer.may_pass:
-                with self._lock:
+            if isinstance(answer, OSError) or answer.may_pass or answer.status == HTTPStatus.CONFLICT:
+                with self._lock:  # tried again until it is too old
                     self._members.late[one.owner.uid] = one
             elif answer.is_ok:
                 self._notices.write(

@@ -240,6 +240,15 @@ def test_a_run_is_forgotten_when_its_end_is_stored_and_its_pod_is_gone() -> None
         assert not pods.has(str(FIRST))
 
 
+def test_a_pod_that_was_read_does_not_undo_what_a_watch_has_shown_since() -> None:
+    """A pod that runs would wait for its start, and a gated one be evicted as if no scheduler had placed it."""
+    with pods_on(accept) as (pods, _):
+        read = ran("Pending")
+        pods.sources[0].on_change("MODIFIED", ran("Running"))
+        pods.look(read)
+        assert ran("Running") == pods.pods_of([FIRST])[FIRST]
+
+
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_pod_that_is_gone_leaves_its_node(is_seen: bool) -> None:
     """The node is freed even if the pod was deleted before any watch showed its binding."""

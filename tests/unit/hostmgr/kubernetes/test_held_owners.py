@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from services.hostmgr.external_port import PodCondition
+from services.hostmgr.kubernetes.apiserver import wire
 from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.driver import KubernetesDriver
 from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
@@ -118,6 +120,27 @@ def test_a_kind_that_is_removed_from_the_cluster_holds_up_no_other(monkeypatch: 
             owners.stop()
 
 
+@pytest.mark.parametrize(("plural", "code"), [("jobs", 503), ("rayjobs", 429)])
+def test_an_overloaded_apiserver_makes_no_kind_missing(plural: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new host manager waits until it can list them: the pods of owners that run would count as lost without their
+    stand-ins, and their owners be suspended when they are found.
+    """
+    monkeypatch.setattr(wire, "BACKOFF_S", 0.001)
+
+    def serve(asked: Asked) -> Iterator[bytes]:
+        code_now = code if f"/{plural}?" in asked.path else 404
+        yield answer(code_now, status(code_now, "TooManyRequests"))
+
+    with run_scripted(serve) as server, api_of(server) as api:
+        lives = threading.Event()
+        owners = HeldOwners(api, lambda stand_in, pod: None, KINDS)
+        owners.pass_to(Turns(lives, threading.Event()))
+        owners.replace_pods([])
+        with pytest.raises(OSError, match=str(code)):
+            owners.run_periodic()
+        assert not lives.is_set()
+
+
 class Turns:
     """A receiver that notes when all is listed, and when a watch is lost."""
 
@@ -132,6 +155,32 @@ class Turns:
 
     def on_lost(self, why: str) -> None:
         self._losses.set()
+
+
+def test_a_late_hold_that_meets_another_change_is_repeated() -> None:
+    """The apiserver refuses it while others write to the owner; it would run outside its pool."""
+    owner = {"apiVersion": JOB.api_version, "kind": JOB.kind, "name": "train", "uid": UID, "controller": True}
+    pod = a_job()["spec"]["template"]
+    pod["metadata"] = {"name": "train-0", "namespace": "team", "uid": "p", "ownerReferences": [owner]}
+    pod["metadata"] |= {"labels": {POOL: "eng"}, "annotations": {HELD: BY_SUSPEND}}
+    statuses = [409, 200]
+
+    def serve(request: Asked) -> Iterator[bytes]:
+        if request.path.endswith("/jobs/train"):
+            job = a_job()
+            job["metadata"]["creationTimestamp"] = datetime.now(UTC).isoformat()
+            yield answer(statuses.pop(0) if request.method == "PATCH" else 200, job)
+        else:
+            yield answer(404, status(404, "NotFound"))
+
+    with run_scripted(serve) as server, api_of(server) as api:
+        owners = HeldOwners(api, lambda stand_in, pod: None, KINDS)
+        owners.pass_to(Sink())
+        owners.replace_pods([pod])
+        for _ in range(3):
+            owners.run_periodic()
+
+    assert [] == statuses
 
 
 def test_an_owner_whose_change_is_refused_stops_no_eviction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
