@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -218,27 +220,31 @@ def test_a_new_host_manager_finds_what_was_bound_and_what_waits(world: ExternalW
     assert [1, 1] == [world.storage.pods.page(job)[0].run_id for job in (before, after)]
 
 
-class Died(BaseException):
-    """Error that ends the host manager in the middle of its work, like kill -9."""
+class Died(SystemExit):
+    """Error that ends a thread of the host manager in the middle of its work, like kill -9."""
 
 
 def die_at(world: ExternalWorld, what: str, arrived: int) -> None:
     """Make the host manager die while it sends such requests for several pods, of which so many arrive: it receives no
-    answer and stores nothing.
+    answer and stores nothing. After an interruption a reconciliation may send them first.
     """
     driver, ask_all = world.driver, world.driver.api.ask_all
+    one_by_one, death = threading.Lock(), threading.Event()
 
     def ask_and_die(requests: Sequence[Request], timeout_s: float = ANSWER_TIMEOUT_S) -> list[Answer | OSError]:
         if not any(request.path.endswith(what) for request in requests):
             return ask_all(requests, timeout_s)
-        assert CPUS == len(requests), "all in one call"
-        assert all(not isinstance(each, OSError) and each.is_ok for each in ask_all(requests[:arrived]))
-        driver.stop()
+        with one_by_one:
+            if not death.is_set():
+                assert CPUS == len(requests), "all in one call"
+                assert all(not isinstance(each, OSError) and each.is_ok for each in ask_all(requests[:arrived]))
+                death.set()
+                driver.stop()
         raise Died
 
     driver.api.ask_all = ask_and_die  # type: ignore[method-assign]
-    with pytest.raises(Died):
-        world.until(lambda: False, "its death")
+    with suppress(Died):
+        world.until(death.is_set, "its death")
     world.step_down()
 
 
