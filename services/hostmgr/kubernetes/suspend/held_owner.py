@@ -166,7 +166,12 @@ class HeldOwner:
             return Phase.RUNS if is_admitted else Phase.RESTS
         if ADMITTED_AS in self._annotations:
             return Phase.STOPS
-        return Phase.RESTS if self._annotations.get(PAUSED) == "true" else Phase.WAITS
+        return Phase.RESTS if self.is_paused else Phase.WAITS
+
+    @property
+    def is_paused(self) -> bool:
+        """Return whether its user wants it suspended."""
+        return bool(self._annotations.get(PAUSED) == "true")
 
     @property
     def is_quiet(self) -> bool:

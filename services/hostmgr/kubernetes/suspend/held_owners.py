@@ -451,8 +451,8 @@ class HeldOwners:
     # Periodic tasks.
 
     def run_periodic(self) -> None:
-        """Look for kinds, return suspended owners whose pods are gone to the queue, suspend those that were scaled, and
-        write events. Raises OSError."""
+        """Look for kinds, return suspended owners whose pods are gone to the queue, suspend those that were scaled, or
+        paused while they were admitted, and write events. Raises OSError."""
         now_s = time.monotonic()
         if now_s >= self._find_at_s:
             self._find_kinds()
@@ -464,15 +464,19 @@ class HeldOwners:
             entries = [*self._entries.values()]
             returning = [entry.owner for entry in entries if self._is_rested(entry, now_s)]
             unfit = [(one.owner, one.said, why) for one in entries if (why := _why_unfit(one.owner)) is not None]
-            outgrown = [one.owner for one in entries if one.owner.phase is Phase.RUNS and one.owner.has_outgrown]
+            running = [one.owner for one in entries if one.owner.phase is Phase.RUNS]
         with ExitStack() as stack:  # a step that is refused stops no other
             stack.callback(self._notices.write_events)
             stack.callback(self._notices.show, unfit)
             stack.callback(self._hold_late)
             stack.callback(self._ask_again)
-            if outgrown:
-                self._suspend(outgrown, "it has more pods than its pool has admitted, and is queued with them")
-            check_answers(self._api.ask_all([return_request(owner) for owner in returning]), *FINE)
+            stack.callback(self._return, returning)
+            stack.callback(self._suspend, [one for one in running if one.is_paused], "its user has paused it")
+            outgrown = [one for one in running if one.has_outgrown and not one.is_paused]
+            self._suspend(outgrown, "it has more pods than its pool has admitted, and is queued with them")
+
+    def _return(self, owners: Sequence[HeldOwner]) -> None:
+        check_answers(self._api.ask_all([return_request(owner) for owner in owners]), *FINE)
 
     def _hold_late(self) -> None:
         """Hold the owners that the policies have missed, or say why they run. Raises OSError."""

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import orjson
 import pytest
 
 from services.hostmgr.external_port import PodCondition
@@ -16,10 +18,10 @@ from services.hostmgr.kubernetes.apiserver.wire import Json
 from services.hostmgr.kubernetes.driver import KubernetesDriver
 from services.hostmgr.kubernetes.external.external_driver import ExternalPodsDriver
 from services.hostmgr.kubernetes.external.external_specs import POOL
-from services.hostmgr.kubernetes.pods.launches import BY_SUSPEND, HELD
+from services.hostmgr.kubernetes.pods.launches import BY_SUSPEND, HELD, RUN
 from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.hostmgr.kubernetes.suspend import held_owners
-from services.hostmgr.kubernetes.suspend.held_owner import PAUSED
+from services.hostmgr.kubernetes.suspend.held_owner import ADMITTED_AS, PAUSED
 from services.hostmgr.kubernetes.suspend.held_owners import HeldOwners
 from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS
 from tests.unit.hostmgr.kubernetes.scripted import Asked, answer, api_of, run_scripted, status, write_kubeconfig
@@ -70,6 +72,28 @@ def test_a_released_owner_leaves_the_queue() -> None:
         owners.change(JOB, a_job(), is_deleted=False)
 
     assert (2, set()) == (count, sink.there)
+
+
+def test_a_pause_that_crosses_the_admission_suspends_the_owner() -> None:
+    """The admission does not look at the mark, which came after the owner was last seen."""
+    asked: list[Json] = []
+
+    def serve(request: Asked) -> Iterator[bytes]:
+        if request.method == "PATCH":
+            asked.append(orjson.loads(request.body)["spec"])
+        yield from find_nothing(request)
+
+    with run_scripted(serve) as server, api_of(server) as api:
+        owners = HeldOwners(api, lambda stand_in, pod: None, KINDS)
+        owners.pass_to(Sink())
+        owners.replace_pods([])
+        for paused in ("false", "true"):
+            job = a_job(**{HELD: BY_SUSPEND, PAUSED: paused, ADMITTED_AS: "0.x", RUN: "0+2/1"})
+            job["spec"]["suspend"] = False
+            owners.change(JOB, job, is_deleted=False)
+            owners.run_periodic()
+
+    assert [{"suspend": True}] == asked
 
 
 def test_what_changed_while_a_watch_was_lost_is_shown_after_it() -> None:
@@ -181,6 +205,35 @@ def test_a_late_hold_that_meets_another_change_is_repeated() -> None:
             owners.run_periodic()
 
     assert [] == statuses
+
+
+def test_an_owner_that_is_not_suspended_keeps_no_other_from_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A webhook denies the suspension of an owner that has grown; another one, whose pods are gone, returns."""
+    monkeypatch.setattr(held_owners, "QUIET_S", 0.0)
+    asked: list[str] = []
+
+    def serve(request: Asked) -> Iterator[bytes]:
+        if request.method == "PATCH":
+            asked.append(request.path.rpartition("/")[2])
+            yield answer(403, status(403, "Forbidden", "a webhook denied the request"))
+        else:
+            yield from find_nothing(request)
+
+    with run_scripted(serve) as server, api_of(server) as api:
+        owners = HeldOwners(api, lambda stand_in, pod: None, KINDS)
+        owners.pass_to(Sink())
+        owners.run_periodic()
+        owners.replace_pods([])
+        for name, is_suspended in (("grown", False), ("stopped", True)):
+            job = a_job(**{HELD: BY_SUSPEND, ADMITTED_AS: "0.x", RUN: "0+1/1"})
+            job["metadata"] |= {"name": name, "uid": str(uuid4())}
+            job["spec"]["suspend"] = is_suspended
+            job["status"] = {"conditions": [{"type": "Suspended", "status": "True"}]}
+            owners.change(JOB, job, is_deleted=False)
+        with pytest.raises(OSError, match="a webhook denied"):
+            owners.run_periodic()
+
+    assert ["grown", "stopped"] == asked
 
 
 def test_an_owner_whose_change_is_refused_stops_no_eviction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
