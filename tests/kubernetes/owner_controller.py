@@ -1,7 +1,7 @@
 """A stand-in for the controllers of owners that are not built here: it makes the pods of owners that are not suspended,
 deletes them on suspension, and writes the end of an owner into its status.
 
-It makes the pods that the table of kinds expects, of ``kinds`` on all namespaces.
+It makes the pods that the table of kinds expects, of ``kinds`` on all namespaces, and plays their drivers.
 """
 
 from __future__ import annotations
@@ -71,6 +71,11 @@ class OwnerController:
         wanted = list(self._pods_of(kind, owner))
         there = {pod["metadata"]["name"]: pod for pod in pods}
         for pod in wanted:
+            if kind.has_driver and pod is not wanted[0]:
+                if (driver := there.get(wanted[0]["metadata"]["name"])) is None:
+                    break
+                own = {"apiVersion": "v1", "kind": "Pod", "name": driver["metadata"]["name"], "controller": True}
+                pod["metadata"]["ownerReferences"] = [{**own, "uid": driver["metadata"]["uid"]}]
             if pod["metadata"]["name"] not in there:
                 self._ask("POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
         phases = {pod["status"]["phase"] for pod in pods if not pod["metadata"].get("deletionTimestamp")}

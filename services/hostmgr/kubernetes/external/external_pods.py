@@ -27,6 +27,7 @@ from services.hostmgr.kubernetes.external.external_requests import (
     MESSAGE_MAX,
     RUN,
     condition_request,
+    describe_launch,
     event_request,
     eviction_request,
     get_request,
@@ -260,10 +261,23 @@ class ExternalPods:
                 return None
             pods = sorted(self._pods.values(), key=_age)
             launched = frozenset(self._launched)
+        pods = self._leave_to_owners(pods, launched)
         taints = self._taints()
         if len(self._groups) > OWNERS_MAX:
             self._groups.clear()
         return [self._make_found(seen, launched, taints) for seen in pods]
+
+    def _leave_to_owners(self, pods: list[_Seen], launched: frozenset[str]) -> list[_Seen]:
+        """Return the pods without those that take places of stand-ins."""
+        if self._owners is None:
+            return pods
+        waiting = [seen.pod for seen in pods if is_by_gate(seen.pod) and not is_stand_in(seen.pod)]
+        asked = [pod for pod in waiting if wants_launch(pod) and pod["metadata"]["uid"] not in launched]
+        taken = self._owners.take(asked)
+        with self._lock:
+            for uid in taken:
+                self._pods.pop(uid, None)
+        return [seen for seen in pods if seen.pod["metadata"]["uid"] not in taken]
 
     def _make_found(self, seen: _Seen, launched: frozenset[str], taints: frozenset[Taints]) -> FoundPod:
         pod = seen.pod
@@ -406,7 +420,7 @@ class ExternalPods:
                 refused[run] = why
                 continue
             seen = self._note_launched(run, pod)
-            self._unwritten += _describe_launch(pod, node, was_explained=seen is not None and seen.said is not None)
+            self._unwritten += describe_launch(pod, node, was_explained=seen is not None and seen.said is not None)
         if self._owners is not None and stand_ins:
             refused |= self._owners.admit(stand_ins)
             for run, pod, _ in stand_ins:
@@ -572,17 +586,6 @@ class ExternalPods:
     def list_unacknowledged(self) -> list[PodReport]:
         with self._lock:
             return self._cache.list_unacknowledged()
-
-
-def _describe_launch(pod: Json, node: str, was_explained: bool) -> list[Request]:
-    """Return the requests that show the launch at the pod. The scheduler of a gated pod writes an event of its own, so
-    that Peloton's are only for pods that show why they waited."""
-    if not is_by_gate(pod):
-        return [event_request(pod, "Normal", "Scheduled", f"Peloton bound the pod to node {node}")]
-    if not was_explained:
-        return []
-    text = f"its pool admits it, and node {node} has room" if node else "its pool admits it, and no node has room yet"
-    return [show_admission_request(pod, True, "Admitted", text), event_request(pod, "Normal", "PelotonAdmitted", text)]
 
 
 def _age(seen: _Seen) -> tuple[str, str]:

@@ -110,6 +110,17 @@ def show_admission_request(pod: Json, is_admitted: bool, reason: str, message: s
     return Request("PATCH", f"{pod_path(pod)}/status", orjson.dumps(body), STRATEGIC_PATCH)
 
 
+def describe_launch(pod: Json, node: str, was_explained: bool) -> list[Request]:
+    """Return the requests that show the launch at the pod. The scheduler of a gated pod writes an event of its own, so
+    that Peloton's are only for pods that show why they waited."""
+    if not is_by_gate(pod):
+        return [event_request(pod, "Normal", "Scheduled", f"Peloton bound the pod to node {node}")]
+    if not was_explained:
+        return []
+    text = f"its pool admits it, and node {node} has room" if node else "its pool admits it, and no node has room yet"
+    return [show_admission_request(pod, True, "Admitted", text), event_request(pod, "Normal", "PelotonAdmitted", text)]
+
+
 def _make_condition(kind: str, is_true: bool, reason: str, message: str) -> Json:
     return {
         "type": kind,

@@ -17,6 +17,11 @@ class Owners(Protocol):
         """Unsuspend the owners of stand-ins; the rules are those of ``ExternalPods.launch``."""
         ...
 
+    def take(self, pods: Sequence[Json]) -> set[str]:
+        """Take gated pods that drivers have made into the places of stand-ins; return the uids of those, and of pods
+        that are gone."""
+        ...
+
     def suspend(self, stand_ins: Collection[Json], why: str) -> None:
         """Suspend the owners of these. Raises OSError."""
 

@@ -14,16 +14,18 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from itertools import islice
 from urllib.parse import quote
 
 from peloton.model.ids import PodId
 from services.hostmgr.external_port import PodCondition
 from services.hostmgr.kubernetes.apiserver.watch import Reflector, Watched
-from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, check_answers
+from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, check_answers, fault_of
 from services.hostmgr.kubernetes.external.external_specs import POOL
 from services.hostmgr.kubernetes.external.gate import is_by_gate
 from services.hostmgr.kubernetes.pods.launches import BY_SUSPEND, HELD
 from services.hostmgr.kubernetes.pods.statuses import is_over, phase
+from services.hostmgr.kubernetes.suspend.drivers import find_places, is_made_by, join_request
 from services.hostmgr.kubernetes.suspend.held_owner import (
     HeldOwner,
     Phase,
@@ -42,6 +44,8 @@ log = logging.getLogger(__name__)
 
 FIND_S = 30.0
 """Seconds between looks for kinds of owners that the cluster did not have."""
+TAKEN_MAX = 500
+"""Limit of pods of drivers whose gates are removed in one call; the others follow in the next calls."""
 QUIET_S = 0.5
 """Seconds for which a suspended owner must have no pods, until it returns to the queue."""
 ADMITTED, SUSPENDED, REFUSED = "PelotonAdmitted", "PelotonSuspended", "PelotonRefused"
@@ -334,11 +338,9 @@ class HeldOwners:
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
         place = entry.places.get(uid)
         if place is None:
-            pods, taken = self._members.of(entry.owner.uid), set()
-            for other, number in entry.places.items():
-                if other in pods and not is_over(pods[other]):
-                    taken.add(number)
-            place = next((number for number in range(len(entry.stand_ins)) if number not in taken), None)
+            free = self._list_free(entry)
+            wide = find_places(entry.owner, pod)
+            place = next((number for number in free if number in wide), next(iter(free), None))
             if place is None:
                 return None
             entry.places[uid] = place
@@ -353,6 +355,12 @@ class HeldOwners:
             self._placed(one, pod)
         entry.stand_ins[place] = {**one, "status": _RUNNING if has_run else _PENDING}
         return place
+
+    def _list_free(self, entry: _Entry) -> list[int]:
+        """Return the numbers of the stand-ins whose places no live pod has."""
+        pods = self._members.of(entry.owner.uid)
+        taken = {number for uid, number in entry.places.items() if uid in pods and not is_over(pods[uid])}
+        return [number for number in range(len(entry.stand_ins)) if number not in taken]
 
     def _remove(self, uid: str) -> None:
         entry = self._entries.pop(uid, None)
@@ -404,6 +412,38 @@ class HeldOwners:
         if unknown is not None:
             raise unknown
         return refused
+
+    def take(self, pods: Sequence[Json]) -> set[str]:
+        """Give gated pods that drivers have made the places of stand-ins, and remove their gates; return the uids of
+        those, and of pods that are gone."""
+        made = [pod for pod in pods if is_made_by(pod, self._kinds)]
+        with self._lock:
+            known = {pod["metadata"]["uid"] for pod in made if self._members.get(pod["metadata"]["uid"]) is not None}
+            others = (pod for pod in made if pod["metadata"]["uid"] not in known)
+            chosen = [*islice((pod for pod in others if self._reserve(pod)), TAKEN_MAX)]
+        for pod, answer in zip(chosen, self._api.ask_all([join_request(pod) for pod in chosen]), strict=True):
+            uid = pod["metadata"]["uid"]
+            if isinstance(answer, OSError) or not answer.is_ok:
+                log.debug("pod %s keeps its gate for now: %s", pod["metadata"]["name"], fault_of(answer))
+                with self._lock:
+                    self._members.remove(uid)
+            if not isinstance(answer, OSError) and (answer.is_ok or answer.status in FINE):
+                known.add(uid)
+        return known
+
+    def _reserve(self, pod: Json) -> bool:
+        """Give the pod a place for which it is small enough, if its owner is admitted and has one."""
+        owner = self._members.find_maker(pod)
+        entry = self._entries.get(owner)
+        if entry is None or not self._is_live or entry.owner.phase is not Phase.RUNS:
+            return False
+        places = find_places(entry.owner, pod)
+        place = next((number for number in self._list_free(entry) if number in places), None)
+        if place is None:
+            return False
+        entry.places[pod["metadata"]["uid"]] = place
+        self._members.put(pod, owner)
+        return True
 
     def read_now(self, stand_ins: Collection[Json]) -> dict[str, Json]:
         """Return by uid those stand-ins that the owners have as the apiserver knows them now. Raises OSError."""

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeGuard
 from urllib.parse import quote
 
 from services.hostmgr.kubernetes.apiserver.wire import ApiServer, Json, Request
@@ -60,11 +61,13 @@ class Members:
                 del self._pods[owner]
 
     def replace(self, pods: Sequence[tuple[Json, str]]) -> tuple[list[Json], set[str]]:
-        """Replace all pods by these ``(pod, owner)``; return the earlier ones, and the owners of both."""
+        """Replace all pods by these ``(pod, owner)``; return the earlier ones, and the owners of both. Drivers may
+        follow their pods."""
         before, owners = [pod for some in self._pods.values() for pod in some.values()], {*self._pods}
         self._pods, self._owner_of = {}, {}
-        for pod, owner in pods:
-            self.put(pod, owner)
+        for pod, owner in sorted(pods, key=lambda each: _is_of_driver(controller_of(each[0]))):
+            controller = controller_of(pod)
+            self.put(pod, self._find_driven(controller) if _is_of_driver(controller) else owner)
         return before, owners | self._pods.keys()
 
     # Controllers.
@@ -75,6 +78,8 @@ class Members:
         controller = controller_of(pod)
         if controller is None or controller.uid in owners:
             return controller.uid if controller is not None else ""
+        if _is_of_driver(controller):
+            return self._find_driven(controller)
         root = self._roots.get(controller.uid)
         if root is None or self._unread.get(controller.uid, math.inf) <= time.monotonic():
             if len(self._roots) >= ROOTS_MAX:
@@ -110,6 +115,19 @@ class Members:
             self._unread[controller.uid] = time.monotonic() + UNREAD_S
         return owner.uid
 
+    def find_maker(self, pod: Json) -> str:
+        """Return the uid of the owner whose driver has made the pod, or that of its controller."""
+        controller = controller_of(pod)
+        if _is_of_driver(controller):
+            return self._find_driven(controller)
+        return controller.uid if controller is not None else ""
+
+    def _find_driven(self, driver: Owner) -> str:
+        """Return the uid of the owner of this driver; empty if it has none."""
+        pod = self.get(driver.uid)
+        is_known = pod is not None and pod["metadata"]["namespace"] == driver.namespace
+        return self._owner_of.get(driver.uid, "") if is_known else ""
+
     def find_unread(self) -> list[Json]:
         """Return the pods of some controllers that are to be asked for again."""
         now_s, found = time.monotonic(), list[Json]()
@@ -125,6 +143,10 @@ class Members:
 
 def _is_of(owner: Owner, kind: OwnerKind) -> bool:
     return owner.kind == kind.kind and owner.api_version.partition("/")[0] == kind.group
+
+
+def _is_of_driver(controller: Owner | None) -> TypeGuard[Owner]:
+    return controller is not None and (controller.kind, controller.api_version) == ("Pod", "v1")
 
 
 def _is_made_by(uid: str, pod: Json) -> bool:

@@ -80,6 +80,8 @@ class OwnerKind(NamedTuple):
     needs: tuple[Need, ...] = ()
     read: Callable[[Json, Json | None], Iterator[PodSet]] | None = None
     reference: Callable[[Json], str] | None = None
+    has_driver: bool = False
+    """One of its pods makes the others."""
 
     @property
     def api_version(self) -> str:
@@ -272,5 +274,6 @@ KINDS = (
         *("sparkoperator.k8s.io", "v1beta2", "SparkApplication", "sparkapplications", _FLAG),
         end=End(state_path="status.applicationState.state", states=("COMPLETED", "FAILED")),
         read=spark_pods,
+        has_driver=True,
     ),
 )

@@ -292,6 +292,9 @@ class Stubborn:
     def admit(self, launches: Sequence[tuple[PodId, Json, str]]) -> dict[PodId, str]:
         raise AssertionError("nothing is admitted")
 
+    def take(self, pods: Sequence[Json]) -> set[str]:
+        raise AssertionError("nothing is taken")
+
     def suspend(self, stand_ins: Collection[Json], why: str) -> None:
         raise OSError("admission webhook denied the request")
 
