@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 import yaml
 
 from services import role_settings
+from services.hostmgr.kubernetes.suspend.kinds_file import read_kinds
+from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS as KNOWN
+from services.hostmgr.kubernetes.suspend.owner_kinds import Need
 from tests.kubernetes import build, chart
 from tests.kubernetes.client import Client, Login
 from tests.kubernetes.deployment import must_apply
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 from tests.nightly import NIGHTLY
+from tests.unit.owner_examples import example_of_the_page
 
 KUBECTL = shutil.which("kubectl")
 HAS_HELM = pytest.mark.skipif(not build.is_built(build.HELM), reason="no Helm is built: make kubernetes")
@@ -28,7 +34,16 @@ SMALL = [
     "roles.web.replicas=0,roles.aurorabridge.replicas=0,externalPods.enabled=false,resourcePools.enabled=false",
 ]
 SMALL += ["--set", "networkPolicies.enabled=false,pods.createNamespace=false,settings.PELOTON_LOG_LEVEL=DEBUG"]
-FORMS = {"own": OWN, "tls": TLS, "metrics": METRICS, "small": SMALL, "trial": ["--set", "trial.enabled=true"]}
+KINDS = yaml.safe_load(example_of_the_page())["kinds"]
+OWNERS = [*OWN, "--set-json", f"externalPods.ownerKinds={json.dumps(KINDS)}"]
+FORMS = {
+    "own": OWN,
+    "owners": OWNERS,
+    "tls": TLS,
+    "metrics": METRICS,
+    "small": SMALL,
+    "trial": ["--set", "trial.enabled=true"],
+}
 Json = dict[str, Any]
 
 
@@ -84,6 +99,7 @@ def test_lint_is_silent() -> None:
         (["--set", "database.url=mysql://x"], "/database/url"),
         ([*OWN, "--set", "roles.resmgr.replicas=0"], "/roles/resmgr/replicas"),
         ([*OWN, "--set", "roles.hostmanager.replicas=1"], "additional properties 'hostmanager' not allowed"),
+        ([*OWN, "--set", "externalPods.ownerKinds[0].kind=Other"], "missing properties"),
         ([*TLS, "--set", "metrics.podMonitor=true"], "metrics.podMonitor knows no certificates"),
     ],
 )
@@ -102,6 +118,35 @@ def test_settings_of_every_form_load() -> None:
         given = _find(_documents(*form), "ConfigMap", "peloton")["data"]
         for role in ("api", "worker", "resmgr", "hostmgr"):
             assert role_settings.load_for([role], {**given, "PELOTON_DATABASE": "postgresql+psycopg://x"}).kubernetes
+
+
+@HAS_HELM
+def test_further_kinds_of_owners_are_mounted_and_permitted(tmp_path: Path) -> None:
+    """The host manager reads the file of the config map, whose kinds it may watch and patch; without kinds, or without
+    external pods, there is none of it."""
+    documents = _documents(*OWNERS)
+    pod = _find(documents, "Deployment", "hostmgr")["spec"]["template"]
+    [container] = pod["spec"]["containers"]
+    [path] = [one["value"] for one in container["env"] if one["name"] == "PELOTON_KUBERNETES_OWNER_KINDS"]
+    [mount] = [one for one in container["volumeMounts"] if one["name"] == "owner-kinds"]
+    [volume] = [one for one in pod["spec"]["volumes"] if one["name"] == "owner-kinds"]
+    data = _find(documents, "ConfigMap", volume["configMap"]["name"])["data"]
+    for name, text in data.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    [kind] = read_kinds(str(tmp_path / PurePosixPath(path).relative_to(mount["mountPath"])))[len(KNOWN) :]
+    rules = _find(documents, "ClusterRole", "peloton-held-owners")["rules"]
+
+    assert (KINDS[0]["kind"], KINDS[0]["plural"]) == (kind.kind, kind.plural)
+    assert kind.needs == (Need("spec.runPolicy.managedBy", (None, "kubeflow.org/training-operator")),)
+    for resource, verbs in ((kind.plural, ["get", "list", "watch", "patch"]), (f"{kind.plural}/status", ["patch"])):
+        assert {"apiGroups": [kind.group], "resources": [resource], "verbs": verbs} in rules
+    changed = _documents(*OWNERS, "--set", "externalPods.ownerKinds[0].version=v2")
+    assert (
+        pod["metadata"]["annotations"]
+        != _find(changed, "Deployment", "hostmgr")["spec"]["template"]["metadata"]["annotations"]
+    )
+    for form in (OWN, [*OWNERS, "--set", "externalPods.enabled=false"]):
+        assert "owner-kinds" not in chart.template(*form)
 
 
 @HAS_HELM
