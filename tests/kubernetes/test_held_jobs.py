@@ -47,8 +47,9 @@ class AJob:
         container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}
         pod: Json = {"restartPolicy": "Never", "containers": [container], "terminationGracePeriodSeconds": 1}
         pod |= spec.pop("pod", {})
+        meta = {"name": name, **spec.pop("meta", {})}
         whole = {"parallelism": count, "completions": count, "template": {"spec": pod}, **spec}
-        self.body: Json = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": whole}
+        self.body: Json = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": whole}
         self.world, self.name = world, name
         self.path = f"/apis/batch/v1/namespaces/{world.namespace}/jobs/{name}"
         made = world.create(self.path.rpartition("/")[0], self.body)
@@ -165,3 +166,28 @@ def test_a_job_that_is_scaled_is_admitted_again(world: ExternalWorld) -> None:
     assert 200 == job.patch({"spec": {"parallelism": 3}})
     world.until(lambda: job.states() == [R] * 3 and not job.is_suspended, "three pods")
     assert "PelotonSuspended" in world.events("train")
+
+
+def test_a_job_that_replaces_a_waiting_one_is_queued_behind_all_others(world: ExternalWorld) -> None:
+    """Each Job of a CronJob is held, and is a job of its own: with `Replace` the waiting one leaves the queue, and the
+    next one comes after what was created meanwhile."""
+    crons = f"/apis/batch/v1/namespaces/{world.namespace}/cronjobs"
+    container = {"name": "main", "image": "busybox"}
+    template = {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}}
+    spec = {"schedule": "0 0 1 1 *", "suspend": True, "concurrencyPolicy": "Replace", "jobTemplate": template}
+    cron = world.create(crons, {"metadata": {"name": "cron"}, "spec": spec})["metadata"]
+    by_cron = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "cron", "uid": cron["uid"], "controller": True}
+    size = 100  # more than the cluster has room for
+
+    first = AJob(world, "cron-1", count=size, meta={"ownerReferences": [by_cron]})
+    world.until(lambda: first.states() == [PodState.READY] * size, "the first Job to wait")
+    other = AJob(world, "other", count=size)
+    world.until(lambda: len(other.states()) == size, "another Job to wait")
+    assert world.client.ask("DELETE", f"{first.path}?propagationPolicy=Background").status == 200
+    second = AJob(world, "cron-2", count=size, meta={"ownerReferences": [by_cron]})
+    world.until(lambda: second.states() == [PodState.READY] * size, "the next Job to wait")
+    world.until(lambda: PodState.READY not in first.states(), "the end of the first one")
+
+    assert (True, []) == (second.is_suspended, world.pods())
+    times = [job.created_ns for each in (first, other, second) if (job := world.storage.jobs.get(each.job_id))]
+    assert times == sorted({*times})
