@@ -90,7 +90,7 @@ class OwnerController:
         for each in pod_sets(kind, owner, referenced):
             own = each.template.get("metadata") or {}
             containers = [{"image": IMAGE, **container} for container in each.template["spec"]["containers"]]
-            for number in range(each.count):
+            for number in range(each.count - each.spare):
                 yield {
                     "metadata": {
                         "name": f"{meta['name']}-{each.name.lower()}-{number}",

@@ -102,6 +102,31 @@ def is_held_and_admitted_whole(world: ExternalWorld, kind: OwnerKind, body: Json
     wait(lambda: world.client.ask("GET", f"{owners}/one").status == 404, "the end of the owner")
 
 
+def test_a_cluster_that_scales_itself_runs_with_fewer_pods(world: ExternalWorld) -> None:
+    """The places of workers that have not come run, and one that comes takes its place without a queue."""
+    kind = kind_named("RayCluster", "v1")
+    group = {**example(kind)["spec"]["workerGroupSpecs"][0], "replicas": 1, "maxReplicas": 3}
+    body = example(kind, enableInTreeAutoscaling=True, workerGroupSpecs=[group])
+    body["metadata"]["namespace"] = world.namespace
+    owners = f"/apis/{kind.api_version}/namespaces/{world.namespace}/{kind.plural}"
+    wait(
+        lambda: is_suspended(kind, world.client.ask("POST", f"{owners}?dryRun=All", body).json()),
+        "the label of the namespace to act",
+    )
+    job_id = JobId(world.create(owners, body)["metadata"]["uid"])
+
+    world.until(lambda: world.states(job_id) == [PodState.RUNNING] * 4, "the places of all pods to run")
+    wait(lambda: [pod["status"]["phase"] for pod in world.pods()] == ["Running"] * 2, "the pods that are made")
+    change = {"spec": {"workerGroupSpecs": [{**group, "minReplicas": 3}]}}
+    assert 200 == world.client.ask("PATCH", f"{owners}/one", change, MERGE).status
+    wait(lambda: [pod["status"]["phase"] for pod in world.pods()] == ["Running"] * 4, "further workers")
+    for _ in range(20):
+        world.turn()
+    assert [PodState.RUNNING] * 4 == world.states(job_id)
+    assert [job_id] == [job.job_id for job in world.jobs()]
+    world.client.ask("DELETE", f"{owners}/one?propagationPolicy=Background")
+
+
 def test_an_owner_that_the_policies_have_missed_is_held_late(world: ExternalWorld) -> None:
     """The owner is older than their view of its namespace, and runs: its pods are past the gate, as its operator
     makes them. It is suspended, queued, and admitted whole; a Job's pods are gated."""

@@ -1,4 +1,4 @@
-"""Keys of owners that are held suspended: they distinguish the stand-ins of one admission from those of others."""
+"""Owners that are held suspended: keys, which distinguish the stand-ins of their admissions, and stand-ins."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import orjson
 import pytest
 
 from services.hostmgr.kubernetes.apiserver.wire import Json
+from services.hostmgr.kubernetes.external.gate import node_of_fit
 from services.hostmgr.kubernetes.suspend import held_owner
 from services.hostmgr.kubernetes.suspend.held_owner import ADMITTED_AS, HeldOwner, Phase, stand_ins_of
-from tests.unit.hostmgr.kubernetes.held_world import JOB, a_job, admit
+from services.hostmgr.kubernetes.suspend.owner_kinds import OwnerKind
+from tests.unit.hostmgr.kubernetes.held_world import JOB, NODE, a_job, admit
 from tests.unit.owner_examples import example, kind_named
 
 JOB_SET = kind_named("JobSet", "v1alpha2")
@@ -66,3 +68,32 @@ def test_an_admission_keeps_its_stand_ins_whatever_key_it_has_now() -> None:
     assert owners[0].object["metadata"]["annotations"][ADMITTED_AS] not in {owner.key for owner in owners}
     assert {Phase.RUNS} == {owner.phase for owner in owners}
     assert ids[0] == ids[1] != []
+
+
+RAY, SPARK = kind_named("RayCluster", "v1"), kind_named("SparkApplication", "v1beta2")
+_DYNAMIC = {"enabled": True, "minExecutors": 1, "maxExecutors": 7}
+
+
+def _cluster_that_scales() -> Json:
+    group = {**example(RAY)["spec"]["workerGroupSpecs"][0], "replicas": 2, "minReplicas": 1, "maxReplicas": 6}
+    return example(RAY, enableInTreeAutoscaling=True, workerGroupSpecs=[group])
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner", "count", "running"),
+    [
+        (RAY, _cluster_that_scales(), 7, [3, 4, 5, 6]),
+        (SPARK, example(SPARK, dynamicAllocation=_DYNAMIC), 8, [4, 5, 6, 7]),
+        (SPARK, example(SPARK, dynamicAllocation={**_DYNAMIC, "initialExecutors": 5}), 8, [6, 7]),
+        (SPARK, example(SPARK), 4, []),
+    ],
+    ids=["workers of Ray", "executors", "more executors at first", "a fixed number"],
+)
+def test_pods_that_may_never_come_hold_up_no_gang(kind: OwnerKind, owner: Json, count: int, running: list[int]) -> None:
+    """A gang whose members do not all run in time is put back: places of pods that scale later run from the start."""
+    meta = {**a_job()["metadata"], "name": "one"}
+    found = stand_ins_of(HeldOwner(kind, admit({**owner, "metadata": meta}, count)))
+
+    assert count == len(found)
+    assert running == [number for number, one in enumerate(found) if one["status"]["phase"] == "Running"]
+    assert {NODE} == {node_of_fit(one) for one in found}

@@ -105,28 +105,36 @@ class HeldOwner:
         return bool(self._annotations.get(HELD) == BY_SUSPEND)
 
     @cached_property
-    def _pods(self) -> tuple[tuple[tuple[str, Json], ...], str]:
-        """Return the name and the template of each pod that it is going to have, or why it cannot be queued."""
+    def _pods(self) -> tuple[tuple[tuple[str, Json], ...], frozenset[int], str]:
+        """Return the name and the template of each pod that it is going to have, with the numbers of those that are
+        spare, or why it cannot be queued."""
         found: list[tuple[str, Json]] = []
+        spare: set[int] = set()
         try:
             sets = pod_sets(self.kind, self.object, self.referenced)
         except Unreadable as error:
-            return (), str(error)
+            return (), frozenset(), str(error)
         for each in sets:
             count = min(each.count, _count_left(self.object)) if self.kind.is_job else each.count
             if len(found) + count > OWNER_PODS_MAX:
-                return (), f"it has more than {OWNER_PODS_MAX:,} pods, the limit of an owner that is held"
+                return (), frozenset(), f"it has more than {OWNER_PODS_MAX:,} pods, the limit of an owner that is held"
             found += [(f"{each.name}-{number}", each.template) for number in range(count)]
-        return tuple(found), "" if found else "it has no pods"
+            spare.update(range(len(found) - each.spare, len(found)))
+        return tuple(found), frozenset(spare), "" if found else "it has no pods"
 
     @property
     def templates(self) -> tuple[tuple[str, Json], ...]:
         return self._pods[0]
 
     @property
+    def spare(self) -> frozenset[int]:
+        """Return the numbers of the pods that come only when they are wanted."""
+        return self._pods[1]
+
+    @property
     def problem(self) -> str:
         """Return why it cannot be queued; empty if it can."""
-        return self._pods[1]
+        return self._pods[2]
 
     @cached_property
     def key(self) -> str:
@@ -223,10 +231,12 @@ def stand_ins_of(owner: HeldOwner) -> list[Json]:
     if admission is None:
         return []
     made = [*_make(owner, admission.key, len(admission.runs))]
-    for one, run, node in zip(made, admission.runs, admission.nodes, strict=True):
+    for number, (one, run, node) in enumerate(zip(made, admission.runs, admission.nodes, strict=True)):
         marks = {RUN: str(run), FITS_ON: node, ADMITTED_AT: admission.at}
         one["metadata"]["annotations"] = {**one["metadata"]["annotations"], **marks}
         one["spec"] = {key: value for key, value in one["spec"].items() if key != "schedulingGates"}
+        if number in owner.spare and node:  # it has its place without a pod, for which no launch waits
+            one["status"] = {"phase": "Running"}
         if phase is Phase.STOPS:
             one["metadata"]["deletionTimestamp"] = admission.at
             one["metadata"]["deletionGracePeriodSeconds"] = 0

@@ -15,11 +15,13 @@ POD_SETS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Equal pods of an owner. ``template`` has their metadata and spec."""
+    """Equal pods of an owner. ``template`` has their metadata and spec; ``spare`` of them come only when they are
+    wanted, and may never come."""
 
     name: str
     count: int
     template: Json
+    spare: int = 0
 
 
 class Unreadable(ValueError):

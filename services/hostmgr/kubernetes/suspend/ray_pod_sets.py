@@ -42,7 +42,8 @@ def _cluster_pods(spec: Json, where: str, sidecars: tuple[Json, ...]) -> Iterato
     for group in spec.get("workerGroupSpecs") or ():
         name = str(group.get("groupName"))
         template = read_template(group, "template", f"{where}.workerGroupSpecs {name}")
-        yield PodSet(name, _count_workers(group, scales), template)
+        count = _count_workers(group, scales)
+        yield PodSet(name, count, template, count - _count_workers(group, scales=False))
 
 
 def _with_containers(template: Json, sidecars: tuple[Json, ...]) -> Json:

@@ -27,7 +27,8 @@ _PLACEMENT = ("nodeSelector", "tolerations", "affinity", "priorityClassName", "s
 
 def spark_pods(object: Json, _: Json | None) -> Iterator[PodSet]:
     yield PodSet("driver", 1, _template(object, "driver"))
-    yield PodSet("executor", _count_executors(object), _template(object, "executor"))
+    count, first = _count_executors(object)
+    yield PodSet("executor", count, _template(object, "executor"), max(count - first, 0))
 
 
 def _property(object: Json, path: str, *names: str) -> Any:
@@ -38,14 +39,21 @@ def _property(object: Json, path: str, *names: str) -> Any:
     return next((properties[name] for name in names if name in properties), None)
 
 
-def _count_executors(object: Json) -> int:
+def _count_executors(object: Json) -> tuple[int, int]:
+    """Return the most executors, and those that the driver makes at its start."""
     dynamic = "dynamicAllocation"
+    instances = _property(object, "executor.instances", "spark.executor.instances")
     if str(_property(object, f"{dynamic}.enabled", f"spark.{dynamic}.enabled")).lower() != "true":
-        return _whole(_property(object, "executor.instances", "spark.executor.instances"), "executor.instances")
+        return (count := _whole(instances, "executor.instances")), count
     most = _property(object, f"{dynamic}.maxExecutors", f"spark.{dynamic}.maxExecutors")
     if most is None:
         raise Unreadable(f"spec.{dynamic}.maxExecutors is missing: want a limit of the executors to admit")
-    return _whole(most, f"{dynamic}.maxExecutors")
+    first = [instances or 0]
+    first += [
+        _property(object, f"{dynamic}.{name}", f"spark.{dynamic}.{name}") or 0
+        for name in ("initialExecutors", "minExecutors")
+    ]
+    return _whole(most, f"{dynamic}.maxExecutors"), max(_whole(each, dynamic) for each in first)
 
 
 def _whole(value: Any, path: str) -> int:
