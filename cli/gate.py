@@ -35,6 +35,12 @@ kinds_option = click.option(
 )  # fmt: skip
 
 
+nodes_option = click.option(
+    "--node-selector", metavar="LABELS", default="",
+    help="KEY=VALUE,... of nodes for pods, that of PELOTON_KUBERNETES_NODE_SELECTOR of the host manager.",
+)  # fmt: skip
+
+
 @click.group(cls=Group)
 def gate() -> None:
     """Install, check and uninstall the gate of a Kubernetes cluster.
@@ -55,7 +61,10 @@ def gate() -> None:
     help="How Jobs and other owners that can be suspended wait: suspended, without pods, or with gated pods.",
 )  # fmt: skip
 @kinds_option
-def install(kubeconfig: str, context: str, failure_policy: str, owners: str, owner_kinds: str) -> None:
+@nodes_option
+def install(
+    kubeconfig: str, context: str, failure_policy: str, owners: str, owner_kinds: str, node_selector: str
+) -> None:
     """Install or update the policies, after a proof by dry runs in a namespace of its own.
 
     \b
@@ -63,19 +72,22 @@ def install(kubeconfig: str, context: str, failure_policy: str, owners: str, own
       peloton admin gate install
       peloton admin gate install --kubeconfig admin.conf --failure-policy Ignore
       peloton admin gate install --owner-kinds kinds.yaml
+      peloton admin gate install --node-selector peloton.io/nodes=batch
     """
     from services.hostmgr.kubernetes.gates import installation
 
     with _apiserver(kubeconfig, context) as api:
-        kinds = _read_kinds(owner_kinds)
-        installation.install(api, failure_policy, echo, suspends_owners=owners == "suspend", kinds=kinds)
+        kinds, nodes = _read_kinds(owner_kinds), _read_nodes(node_selector)
+        suspends = owners == "suspend"
+        installation.install(api, failure_policy, echo, suspends_owners=suspends, kinds=kinds, nodes=nodes)
     echo("label a namespace to gate its pods: kubectl label namespace NAME peloton.io/pool=POOL")
 
 
 @gate.command(cls=Command)
 @cluster_options
 @kinds_option
-def check(kubeconfig: str, context: str, owner_kinds: str) -> None:
+@nodes_option
+def check(kubeconfig: str, context: str, owner_kinds: str, node_selector: str) -> None:
     """Check that the policies are those of this release; ends with status 1 if not.
 
     \b
@@ -85,7 +97,7 @@ def check(kubeconfig: str, context: str, owner_kinds: str) -> None:
     from services.hostmgr.kubernetes.gates import installation
 
     with _apiserver(kubeconfig, context) as api:
-        faults, count = installation.check(api, _read_kinds(owner_kinds))
+        faults, count = installation.check(api, _read_kinds(owner_kinds), _read_nodes(node_selector))
     for fault in faults:
         echo(fault)
     echo(f"{count} pods wait with the gate")
@@ -116,6 +128,12 @@ def _read_kinds(path: str) -> tuple[OwnerKind, ...]:
     from services.hostmgr.kubernetes.suspend.kinds_file import read_kinds
 
     return read_kinds(path)
+
+
+def _read_nodes(text: str) -> tuple[tuple[str, str], ...]:
+    from services.hostmgr.kubernetes.settings import read_node_selector
+
+    return read_node_selector(text)
 
 
 @contextmanager

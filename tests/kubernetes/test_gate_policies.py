@@ -228,6 +228,35 @@ def test_the_right_to_pass_is_that_of_rbac(admin: Client, editor: Client) -> Non
     assert admin.ask("DELETE", f"{group}/clusterrolebindings/granter").status == 200
 
 
+def test_pods_keep_to_the_nodes_of_peloton(plane: ControlPlane, admin: Client, editor: Client) -> None:
+    """The labels of its nodes are added to gated pods and to those of held owners, and to no template."""
+    nodes = ("--node-selector", "peloton.io/nodes=batch,zone=a")
+    labels = {"peloton.io/nodes": "batch", "zone": "a"}
+    namespace = a_namespace(admin)
+    run(plane, "install", *nodes)
+    try:
+        pod = create(editor, namespace, "bare", nodeSelector={"zone": "b", "disk": "ssd"})
+        assert (True, "team") == gate_and_pool(pod)
+        assert {**labels, "disk": "ssd"} == pod.json()["spec"]["nodeSelector"]
+        jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}}
+        made = editor.ask("POST", jobs, {"metadata": {"name": "train"}, "spec": {"template": template}}).json()
+        assert made["spec"]["suspend"]
+        assert 200 == admin.ask("PATCH", f"{jobs}/train", {"spec": {"suspend": False}}, MERGE).status
+
+        def pods() -> list[Json]:
+            found: list[Json] = admin.ask("GET", f"/api/v1/namespaces/{namespace}/pods").json()["items"]
+            return [each for each in found if each["metadata"]["name"].startswith("train-")]
+
+        wait(pods, "the pod of the Job")
+        assert [(set(), labels)] == [(gates_of(each), each["spec"]["nodeSelector"]) for each in pods()]
+        assert "nodeSelector" not in admin.ask("GET", f"{jobs}/train").json()["spec"]["template"]["spec"]
+        assert "pods wait" in run(plane, "check", *nodes)
+        assert "is not that of this release" in run(plane, "check", status=1)
+    finally:
+        run(plane, "install")
+
+
 def test_a_policy_with_an_error_is_not_installed(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """The apiserver accepts a misspelt policy; the dry run of the proof finds it, and the installed one stays."""
     monkeypatch.setattr("services.hostmgr.kubernetes.gates.installation.TRIAL_TIMEOUT_S", 3.0)

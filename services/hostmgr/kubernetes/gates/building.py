@@ -25,11 +25,13 @@ _MANAGED_BY = {"app.kubernetes.io/managed-by": "peloton"}
 class Options:
     """``failure_policy`` decides about pods that a policy cannot evaluate: Fail rejects them, Ignore lets them pass
     without the gate. ``suffix`` makes policies for a trial, with names, a label and a gate of their own. ``owners`` are
-    the kinds that are held suspended; the pods of all others are gated."""
+    the kinds that are held suspended; the pods of all others are gated. ``nodes`` are labels of the nodes that admitted
+    pods may use; empty: all nodes."""
 
     failure_policy: str = FAIL
     suffix: str = ""
     owners: tuple[OwnerKind, ...] = KINDS
+    nodes: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.failure_policy not in (FAIL, IGNORE):

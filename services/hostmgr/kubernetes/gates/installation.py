@@ -59,11 +59,13 @@ def install(
     say: Callable[[str], None] = lambda text: None,
     suspends_owners: bool = True,
     kinds: Sequence[OwnerKind] = KINDS,
+    nodes: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Prove the policies in a namespace of their own, and install or update them. Unless it ``suspends_owners``, which
-    are those of these kinds, all pods are gated instead. Raises NotProved, InvalidArgument for an apiserver without
-    such policies, or for installed ones of further kinds, and OSError."""
-    held = Options(failure_policy, owners=(*kinds,))
+    are those of these kinds, all pods are gated instead. ``nodes`` are labels of the nodes that pods may use. Raises
+    NotProved, InvalidArgument for an apiserver without such policies, or for installed ones of further kinds, and
+    OSError."""
+    held = Options(failure_policy, owners=(*kinds,), nodes=(*nodes,))
     _check_kinds(api, held)
     options = _with_owners(held, suspends_owners)
     prove(api, options)
@@ -181,6 +183,8 @@ def _await_gated(api: ApiServer, namespace: str, options: Options) -> None:
             pod = answer.json()
             pool = (pod["metadata"].get("labels") or {}).get(options.pool)
             if options.gate in gates_of(pod) and pool == TRIAL_POOL:
+                if missing := {*options.nodes} - {*(pod["spec"].get("nodeSelector") or {}).items()}:
+                    raise NotProved(f"a new pod has no node selector {missing}")
                 return
             why = f"a new pod has the gates {sorted(gates_of(pod))} and the pool {pool!r}"
         else:
@@ -212,11 +216,13 @@ def _apply(api: ApiServer, made: Json) -> None:
         raise OSError(f"{list_names([made])}: {answer.message}")
 
 
-def check(api: ApiServer, kinds: Sequence[OwnerKind] = KINDS) -> tuple[list[str], int]:
+def check(
+    api: ApiServer, kinds: Sequence[OwnerKind] = KINDS, nodes: Sequence[tuple[str, str]] = ()
+) -> tuple[list[str], int]:
     """Return what is missing or differs from this release, and the number of pods that wait with the gate. Raises
     InvalidArgument for installed policies of further kinds, and OSError."""
     faults = []
-    held = Options(owners=(*kinds,))
+    held = Options(owners=(*kinds,), nodes=(*nodes,))
     _check_kinds(api, held)
     holds = any(api.ask(Request("GET", path_of(made))).is_ok for made in make_hold_policies(held))
     options = _with_owners(held, holds)

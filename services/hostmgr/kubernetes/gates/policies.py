@@ -89,9 +89,19 @@ def _gate_policy(options: Options) -> Json:
             {
                 "patchType": "ApplyConfiguration",
                 "applyConfiguration": {"expression": change if options.owners else gated},
-            }
+            },
+            *([_selection(options.nodes)] if options.nodes else ()),
         ],
     )
+
+
+def _selection(nodes: Sequence[tuple[str, str]]) -> Json:
+    """Return the mutation that adds labels to the node selector, which an apply configuration may not change."""
+    path = "/spec/nodeSelector"
+    first = f"has(object.spec.nodeSelector) ? [] : [JSONPatch{{op: 'add', path: '{path}', value: {{}}}}]"
+    keys = ((key.replace("/", "~1"), value) for key, value in nodes)
+    added = ", ".join(f"JSONPatch{{op: 'add', path: '{path}/{key}', value: '{value}'}}" for key, value in keys)
+    return {"patchType": "JSONPatch", "jsonPatch": {"expression": f"({first}) + [{added}]"}}
 
 
 def _creation_policy(options: Options) -> Json:

@@ -10,7 +10,7 @@ from services.hostmgr.kubernetes.external.external_specs import POOL
 from services.hostmgr.kubernetes.external.gate import GATE
 from services.hostmgr.kubernetes.gates.building import IGNORE, Options
 from services.hostmgr.kubernetes.gates.file import FILE, render
-from services.hostmgr.kubernetes.gates.policies import make_bindings, make_policies, path_of
+from services.hostmgr.kubernetes.gates.policies import GATE_POLICY, make_bindings, make_policies, path_of
 
 
 def test_the_file_for_kubectl_is_generated() -> None:
@@ -35,6 +35,16 @@ def test_the_failure_policy_is_that_of_all_policies() -> None:
     assert {IGNORE} == {made["spec"]["failurePolicy"] for made in make_policies(Options(IGNORE))}
     with pytest.raises(InvalidArgument, match="want Fail or Ignore"):
         Options("fail")
+
+
+def test_labels_of_nodes_are_added_to_pods_alone() -> None:
+    """Owners have their pods' nodes through these: their templates stay as their users wrote them."""
+    plain, chosen = (make_policies(Options(nodes=nodes)) for nodes in ((), (("example.org/nodes", "batch"),)))
+    changed = [new["metadata"]["name"] for old, new in zip(plain, chosen, strict=True) if old != new]
+
+    assert [GATE_POLICY] == changed
+    assert "nodeSelector" not in yaml.safe_dump(plain)
+    assert "'/spec/nodeSelector/example.org~1nodes', value: 'batch'" in str(chosen[-3]["spec"]["mutations"][1])
 
 
 def test_paths_name_the_kinds_in_the_plural() -> None:
