@@ -105,6 +105,25 @@ def test_a_service_moves_from_mesos_to_kubernetes(cluster: Cluster) -> None:
         stop(cluster, job)
 
 
+@pytest.mark.parametrize(
+    ("kind", "host"), [("mesos", "sim-00007"), ("kubernetes", "kubernetes-sim-00007")], ids=["mesos", "kubernetes"]
+)
+def test_pods_go_to_hosts_that_they_prefer(cluster: Cluster, kind: str, host: str) -> None:
+    """Pods fill the host that they prefer most, then others of the kind of cluster that they prefer; none waits."""
+    wishes = [(20, "peloton/cluster-kind", kind), (80, "hostname", host)]
+    preferences = [{"weight": weight, **bound_to(key, value)} for weight, key, value in wishes]
+    task = shell("sleep 1000", cpu=1, memory=1, hostPreferences=preferences)
+
+    job = cluster.submit(cluster.pool(f"fond-of-{kind}"), instanceCount=CPUS + 2, defaultConfig=task)
+
+    cluster.wait(lambda: cluster.counts(job) == {"RUNNING": CPUS + 2}, "all of them running")
+    assert CPUS == [task.runtime.host for task in cluster.tasks(job).values()].count(host)
+    assert {MESOS if kind == "mesos" else KUBERNETES: CPUS + 2} == that_run(cluster, job)
+    shown = run(cluster, "job", "get", job)
+    assert ("hostPreferences" in shown, host in shown) == (True, True)
+    stop(cluster, job)
+
+
 def change_node(cluster: Cluster, name: str, body: Any) -> None:
     """Patches a node as an operator of the Kubernetes cluster, or a device plugin there; ``name`` may end with a
     subresource."""

@@ -135,7 +135,7 @@ class OfferController:
 
     def want(self, request: CapacityRequest) -> bool:
         """Request offers of Mesos if that may help; return whether offers have arrived meanwhile. Pods that are
-        spread, and pods that would run where pods of their job failed, require offers of all hosts."""
+        spread or prefer hosts, and pods that would run where pods of their job failed, require offers of all hosts."""
         holder, short = request.holder, request.short
         now_s = self._clock()
         with self._lock:
@@ -144,7 +144,7 @@ class OfferController:
                 self._short_s = now_s
             not_yet = {shape for shape in short if self._failed.get((holder, shape), (now_s, 0.0))[0] > now_s}
         asking = [shape for shape in request.shapes if shape not in not_yet]
-        wants_all = any(request.has_deprioritized_hosts or shape.strategy is not Strategy.PACK_HOST for shape in asking)
+        wants_all = any(request.has_deprioritized_hosts or _compares_hosts(shape) for shape in asking)
         if not (short or wants_all):
             return False
         may_fit = wants_all or request.may_fit(asking)
@@ -230,3 +230,8 @@ class OfferController:
         while self._used[0][0] < now_s - 2 * self._hold_s:
             self._used.popleft()
         return KEPT_PER_USED * (self._used_count - self._used[0][1])
+
+
+def _compares_hosts(shape: PodShape) -> bool:
+    """Return whether a host without an offer may be better for the pod than one that takes it."""
+    return shape.strategy is not Strategy.PACK_HOST or bool(shape.preferences)

@@ -11,7 +11,7 @@ import pytest
 from peloton.hosts.state import PlacedPods
 from peloton.model.host import ComingBack, HostLease
 from peloton.model.ids import Hostname, JobId
-from peloton.model.pod import HostLabel, PodShape, Strategy
+from peloton.model.pod import HostLabel, HostPreference, PodShape, Strategy
 from peloton.model.resources import Resources
 from peloton.scheduling.placement import PackedPods
 from services.hostmgr.driver import Claim, ClusterDriver, RegisteredHost
@@ -164,13 +164,21 @@ def test_offers_that_suffice_are_not_asked_for(mesos: Mesos) -> None:
     assert "REVIVE" not in [call["type"] for call in mesos.calls]
 
 
-def test_pods_that_spread_see_all_hosts(mesos: Mesos) -> None:
+@pytest.mark.parametrize(
+    "shape",
+    [
+        PodShape(Resources.of(1), strategy=Strategy.EMPTIEST_HOST),
+        PodShape(Resources.of(1), preferences=(HostPreference(1, HostLabel("rack", "a")),)),
+    ],
+    ids=["strategy", "preference"],
+)
+def test_pods_that_compare_hosts_see_all_of_them(mesos: Mesos, shape: PodShape) -> None:
     """A pod that fits an offer at hand would be placed there otherwise."""
     mesos.now_s += HOLD_S / 2
     mesos.offer("b")
     mesos.run_periodic(HOLD_S / 2)
 
-    mesos.want(PodShape(Resources.of(1), strategy=Strategy.EMPTIEST_HOST))
+    mesos.want(shape)
     assert "REVIVE" == mesos.calls[-1]["type"]
 
 
