@@ -10,7 +10,7 @@ import numpy as np
 
 from peloton.lifecycle.constraints import host_labels
 from peloton.model.ids import Hostname
-from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, Label, PodLabel, PodShape
+from peloton.model.pod import AllOf, AnyOf, Constraint, HostLabel, HostPreference, Label, PodLabel, PodShape
 from peloton.model.resources import Resources
 from peloton.scheduling.bin_packing import PodRequest, pack_requests
 from peloton.scheduling.fit import label_misfit
@@ -25,20 +25,25 @@ BATCH = 1_000
 SIZES = [Resources.of(32, 128_000, 500_000), Resources.of(64, 256_000, 1_000_000), Resources.of(48, 384_000, 500_000)]
 GPU_SIZE = Resources.of(96, 512_000, 2_000_000, 8)
 ON_SSD, NOT_ZONE_A = HostLabel("disk", "ssd"), HostLabel("zone", "a", "<", 1)
+PREFERENCES = HostPreference(80, ON_SSD), HostPreference(20, NOT_ZONE_A)
 APP: Label = ("app", "web")
 
 
 def placement_mixed(host_count: int = 50_000, batches: int = 30, small_count: int = 2_000) -> dict[str, Any]:
-    """Batches on hosts of which half are in use, each to another degree; then batches on a smaller, empty cluster until
-    it is half full, compared with a slow placement of one pod after the other.
+    """Batches on hosts of which half are in use, each to another degree, with and without preferences for hosts; then
+    batches on a smaller, empty cluster until it is half full, compared with a slow placement of one pod after another.
     """
-    random = Random(1)
+    random, others = Random(1), Random(2)
     fleet = Fleet(hosts(random, host_count, in_use=0.5))
-    times, placed, asked = Times(), 0, 0
+    times, preferring, placed, asked = Times(), Times(), 0, 0
     for _ in range(batches):
         wants = batch(random)
         asked += BATCH
         placed += sum(len(rows) for rows in times.take(lambda wants=wants: pack_requests(fleet, wants)))
+        mark = fleet.mark
+        fond = [replace(each, shape=replace(each.shape, preferences=PREFERENCES)) for each in batch(others)]
+        preferring.take(lambda wants=fond: pack_requests(fleet, wants))
+        fleet.back_to(mark)
     per_s = BATCH / (float(np.median(times.cpu_ms)) / 1000)
     return {
         "hosts": host_count,
@@ -47,6 +52,7 @@ def placement_mixed(host_count: int = 50_000, batches: int = 30, small_count: in
         **times.figures(),
         "placements_per_cpu_second": round(per_s),
         "ratio_to_target": round(PLACEMENTS_PER_S / per_s, 3),
+        "preferring_cpu_ratio": round(float(np.median(preferring.cpu_ms)) / float(np.median(times.cpu_ms)), 3),
         "unplaced": asked - placed,
         **compare_with_oracle(random, small_count),
     }
