@@ -45,9 +45,23 @@ def message_of(kind: type[M], raw: bytes) -> M:
 
 def missing(message: Message) -> str:
     """Return the paths of missing required fields."""
-    paths: list[str] = cast(Any, message).FindInitializationErrors()  # missing in the stubs
+    paths = list(_find_missing(message, ""))
     more = f" and {len(paths) - MISSING_MAX} more" if len(paths) > MISSING_MAX else ""
     return f"{', '.join(paths[:MISSING_MAX])}{more}"
+
+
+def _find_missing(message: Message, before: str) -> Iterator[str]:
+    """Yield the paths of missing required fields; ``before`` is that of the message. The search of protobuf itself ends
+    the process when a map of numbers precedes the message that lacks a field."""
+    required = (field for field in message.DESCRIPTOR.fields if field.is_required)
+    yield from (f"{before}{field.name}" for field in required if not message.HasField(field.name))
+    for name, is_repeated, is_map in _proto2_fields(message.DESCRIPTOR):
+        value: Any = getattr(message, name)
+        if is_map or is_repeated:
+            for key in sorted(value) if is_map else range(len(value)):
+                yield from _find_missing(value[key], f"{before}{name}[{key}].")
+        elif message.HasField(name):
+            yield from _find_missing(value, f"{before}{name}.")
 
 
 class _Proto2Field(NamedTuple):

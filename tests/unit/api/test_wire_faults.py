@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.wire_faults import SEARCHED_BYTES_MAX, message_of
 from peloton.errors import InvalidArgument
 
@@ -57,12 +58,19 @@ def test_in_a_large_message_no_field_is_searched_for() -> None:
 
 
 def lacking() -> dict[str, tuple[Message, str]]:
-    one, many = job_pb2.CreateRequest(), task_pb2.TaskConfig()
+    one, many, after_map = job_pb2.CreateRequest(), task_pb2.TaskConfig(), stateless_svc_pb2.CreateJobRequest()
+    first, second = (after_map.spec.instance_spec[99].init_containers.add() for _ in range(2))
+    first.resource.extended.update({"": 0, "\0": 100_001})  # from it protobuf's own search read a wrong address
+    second.container.SetInParent()
     one.config.instanceConfig[3].container.SetInParent()
     for _ in range(5):
         many.container.volumes.add()
     return {
         "one": (one, "CreateRequest lacks required fields: config.instanceConfig[3].container.type"),
+        "after a map": (
+            after_map,
+            "CreateJobRequest lacks required fields: spec.instance_spec[99].init_containers[1].container.type",
+        ),
         "many": (
             many,
             "TaskConfig lacks required fields: container.type, container.volumes[0].mode, "
