@@ -171,20 +171,26 @@ def rate(each: LeasedHost, preferences: Iterable[HostPreference]) -> tuple[int, 
     return int(each.is_deprioritized), sum(one.weight for one in preferences if not is_met(one.constraint, labels))
 
 
-@given(HOSTS, PREFERENCES, st.integers(1, 6), st.sampled_from(Strategy), st.booleans())
+SOFT = st.sampled_from([None, *(Layout((Spread(label, 1, is_hard=False),)) for label in ("zone", HOSTNAME_LABEL))])
+
+
+@given(HOSTS, PREFERENCES, st.integers(1, 6), st.sampled_from(Strategy), st.booleans(), SOFT)
 def test_no_choice_of_hosts_has_a_higher_sum(
     given_hosts: list[tuple[int, str, str, bool]],
     preferences: list[HostPreference],
     count: int,
     strategy: Strategy,
     is_gang: bool,
+    layout: Layout | None,
 ) -> None:
-    """No other choice of hosts has a higher sum of weights, and as many pods are placed as without preferences."""
+    """No other choice of hosts has a higher sum of weights, whatever a soft spread wants, and as many pods are placed
+    as without preferences.
+    """
     hosts = [
         replace(host(f"h{number}", cpu, zone=zone, disk=disk), is_deprioritized=is_last)
         for number, (cpu, zone, disk, is_last) in enumerate(given_hosts)
     ]
-    plain = replace(ONE_CPU, strategy=strategy)
+    plain = replace(ONE_CPU, strategy=strategy, layout=layout)
     batch = run(hosts, replace(plain, preferences=tuple(preferences)), count, is_gang)
 
     assert run(hosts, plain, count, is_gang).placed_count == batch.placed_count
@@ -193,6 +199,26 @@ def test_no_choice_of_hosts_has_a_higher_sum(
     best = min(tuple(map(sum, zip(*some, strict=True))) for some in combinations(places, batch.placed_count))
     chosen = [rates[placement.hostname] for placement in batch.placements for _ in placement.pods]
     assert best == tuple(map(sum, zip(*chosen, strict=True)))
+
+
+@given(HOSTS, PREFERENCES, st.integers(1, 6), st.sampled_from(Strategy), st.sampled_from(["zone", HOSTNAME_LABEL]))
+def test_a_hard_bound_on_skew_holds_whatever_pods_prefer(
+    given_hosts: list[tuple[int, str, str, bool]],
+    preferences: list[HostPreference],
+    count: int,
+    strategy: Strategy,
+    label: str,
+) -> None:
+    """No domain has more pods above another than the bound allows, and as many are placed as without preferences."""
+    hosts = [host(f"h{number}", cpu, zone=zone, disk=disk) for number, (cpu, zone, disk, _) in enumerate(given_hosts)]
+    plain = replace(ONE_CPU, strategy=strategy, layout=Layout((Spread(label),)))
+
+    batch = run(hosts, replace(plain, preferences=tuple(preferences)), count)
+
+    assert run(hosts, plain, count).placed_count == batch.placed_count
+    pods = by(label, hosts, batch)
+    counts = [pods[value] for value in {dict(each.labels)[label] for each in hosts}]
+    assert max(counts) - min(counts) <= 1
 
 
 @given(HOSTS, PREFERENCES, st.integers(2, 6))
