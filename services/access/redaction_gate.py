@@ -12,10 +12,11 @@ from peloton.access.caller import Caller
 from peloton.access.rules import MethodRule, Needs
 from peloton.api import error_details
 from peloton.api.error_details import Trailing
+from peloton.api.service_names import BULK_SERVICE, JOB_MANAGER, JOB_SERVICE
 from peloton.errors import PelotonError
 from services.access.access import Access
 from services.access.caller import CALLER
-from services.access.methods import answer_class
+from services.access.methods import answer_class, first_name
 from services.access.pools import PoolFinder
 from services.access.redaction import find_ids, read_job_names, redact, redact_text
 from services.access.visible import is_in, readable_paths
@@ -23,6 +24,7 @@ from services.servers.grpc_handlers import MAKERS, AroundCalls
 
 AT_ONCE_BYTES_MAX = 256 * 2**10
 """Size of an answer above which it is searched in a thread."""
+_CREATIONS = frozenset({f"{JOB_MANAGER[0]}/Create", f"{BULK_SERVICE[0]}/CreateJob", f"{JOB_SERVICE[0]}/CreateJob"})
 RedactRefusal = Callable[[str, Trailing], Awaitable[tuple[str, Trailing]]]
 
 
@@ -60,7 +62,7 @@ class _Redacted:
     """One method whose answers are redacted."""
 
     def __init__(self, method: str, pools: PoolFinder) -> None:
-        self._method, self._pools = method, pools
+        self._method, self._pools, self._creates = method, pools, first_name(method) in _CREATIONS
 
     def answering(self, behaviour: Any) -> Any:
         async def answer(request: Any, context: Any) -> Any:
@@ -97,7 +99,7 @@ class _Redacted:
         content = found if isinstance(found, bytes) else found.SerializeToString()
         is_large = len(content) > AT_ONCE_BYTES_MAX
         ids = await asyncio.to_thread(find_ids, content) if is_large else find_ids(content)
-        if not ids:
+        if not ids - self._made_by(found):
             return content
         hidden, known = await self._find_hidden(ids, caller)
         message = answer_class(self._method).FromString(content) if isinstance(found, bytes) else found
@@ -106,6 +108,12 @@ class _Redacted:
             return content
         redact(message, hidden)
         return message.SerializeToString()
+
+    def _made_by(self, found: Any) -> set[str]:
+        """Return the id of the job that the call has created, in a pool that the caller was asked about."""
+        if not self._creates or isinstance(found, bytes) or ("error" in _fields_of(found) and found.HasField("error")):
+            return set()
+        return {getattr(found, name).value for name in ("jobId", "job_id") if name in _fields_of(found)}
 
     def _refusing(self, context: Any, caller: Caller, request: Any) -> _Refusing:
         return _Refusing(context, partial(self._redact_refusal, caller, request))
@@ -139,6 +147,10 @@ class _Redacted:
         hidden: set[str] = {job_id for job_id, path in paths.items() if not is_in(path, readable)}
         known: set[str] = {str(job_id) for job_id in paths}
         return hidden, known
+
+
+def _fields_of(message: Any) -> Any:
+    return message.DESCRIPTOR.fields_by_name
 
 
 def _ids_in(request: Any) -> set[str]:

@@ -14,6 +14,8 @@ Around = Callable[[Any, Any], AbstractAsyncContextManager[Any]]
 the context, and yields the request that is passed to the method.
 """
 
+METHODS_MAX = 2_000
+"""Maximum number of methods whose wrapped handlers are kept."""
 MAKERS: dict[tuple[bool, bool], Any] = {
     (False, False): grpc.unary_unary_rpc_method_handler,
     (False, True): grpc.unary_stream_rpc_method_handler,
@@ -24,21 +26,31 @@ MAKERS: dict[tuple[bool, bool], Any] = {
 
 
 class AroundCalls(grpc.aio.ServerInterceptor):
-    """Interceptor that runs each call inside a context manager."""
+    """Interceptor that runs each call inside a context manager. Handlers are wrapped once for each method."""
+
+    _wrapped: dict[str, tuple[Any, Any]] | None = None
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler = await continuation(handler_call_details)
-        wrapped: grpc.RpcMethodHandler[Any, Any] | None = None
-        if handler is not None:
-            wrapped = self.wrap(handler_call_details.method, handler)
-        return wrapped
+        handler: Any = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        if self._wrapped is None:
+            self._wrapped = {}
+        method = handler_call_details.method
+        inner, wrapped = self._wrapped.get(method, (None, None))
+        if inner is not handler:
+            wrapped = self.wrap(method, handler)
+            if len(self._wrapped) < METHODS_MAX:
+                self._wrapped[method] = handler, wrapped
+        found: grpc.RpcMethodHandler[Any, Any] = wrapped
+        return found
 
     def wrap(self, method: str, handler: Any) -> Any:
-        """Return the handler of a method, unchanged or wrapped by ``within``."""
+        """Return the handler of a method, unchanged or wrapped by ``within``; equal for each call of the method."""
         raise NotImplementedError
 
 

@@ -11,6 +11,7 @@ from peloton.access.caller import Caller, CallerKind, Grant, Role
 from peloton.api import error_details
 from peloton.api.error_details import Trailing
 from peloton.api.v0.explain import explain_pb2
+from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.errors import InvalidArgument, NotFound, PelotonError, ResourceExhausted
 from services.access.access import Access, Authenticators
@@ -26,15 +27,19 @@ REQUEST = explain_pb2.JobWhyRequest(jobId=JobID(value=MINE))
 
 
 class TwoPools:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
     async def paths_of_jobs(self, ids: list[str]) -> dict[str, str]:
+        self.asked += ids
         return {job_id: path for job_id, path in ((MINE, "/a"), (OTHER, "/b")) if job_id in ids}
 
 
-def answer_reader(behaviour: Any) -> Any:
+def answer_reader(behaviour: Any, method: str = METHOD, pools: TwoPools | None = None) -> Any:
     """Return the behaviour as the api calls it for a reader of one of the pools."""
     CALLER.set(Caller("rita", CallerKind.USER, grants=(Grant(Role.READER, "/a"),)))
-    gate = Redact(Access(Authenticators()), make_rules({}), cast(PoolFinder, TwoPools()))
-    return gate.wrap(METHOD, grpc.unary_unary_rpc_method_handler(behaviour)).unary_unary
+    gate = Redact(Access(Authenticators()), make_rules({}), cast(PoolFinder, pools or TwoPools()))
+    return gate.wrap(method, grpc.unary_unary_rpc_method_handler(behaviour)).unary_unary
 
 
 async def test_an_id_within_a_request_reveals_no_name() -> None:
@@ -49,6 +54,26 @@ async def test_an_id_within_a_request_reveals_no_name() -> None:
 
     assert OTHER.encode() in request.SerializeToString()
     assert "canary" not in str(answer)
+
+
+async def test_the_answer_to_a_creation_takes_no_look_at_the_database() -> None:
+    """The caller knows the job that it has created; a job that an error names is looked up."""
+    exists = job_pb2.CreateResponse.Error(alreadyExists=job_pb2.JobAlreadyExists(id=JobID(value=OTHER)))
+    answers = (
+        job_pb2.CreateResponse(jobId=JobID(value=MINE)),
+        job_pb2.CreateResponse(error=exists, jobId=JobID(value=OTHER)),
+    )
+    asked = []
+    for found in answers:
+
+        async def create(request: Any, context: Any, found: Any = found) -> Any:
+            return found
+
+        pools = TwoPools()
+        await answer_reader(create, "/peloton.api.v0.job.JobManager/Create", pools)(job_pb2.CreateRequest(), None)
+        asked.append(pools.asked)
+
+    assert [[], [OTHER]] == asked
 
 
 async def test_a_refusal_repeats_the_id_that_was_asked_for() -> None:
