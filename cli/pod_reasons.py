@@ -1,4 +1,4 @@
-"""Reasons of Kubernetes pods as their objects show them: why one waits, is refused, or is not Peloton's at all."""
+"""Reasons of Kubernetes pods, read from their objects: why a pod waits, is refused, or is not managed by Peloton."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cli.kubectl import Json
 GATE, ADMITTED_AT, ADMITTED = "peloton.io/admission", "peloton.io/admitted-at", "peloton.io/Admitted"
 SCHEDULER, DEFAULT_SCHEDULER = "peloton", "default-scheduler"
 POOL = "peloton.io/pool"
-UNTOUCHED = ("kube-system", "kube-public", "kube-node-lease", "peloton-system")
+UNGATED_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "peloton-system")
 """Namespaces whose pods are never gated."""
 TEXTS_MAX = 5
 """Limit of the different reasons that are shown for the pods of one owner."""
@@ -49,11 +49,11 @@ def explain_pod(pod: Json, namespace: Json | None) -> str:
     if _is_gated(pod) and GATE not in _gates_of(pod):
         _, message = _read_false(pod, "PodScheduled")
         scheduler = pod["spec"].get("schedulerName") or DEFAULT_SCHEDULER
-        return f"its pool has admitted it, and {scheduler} has not bound it: {message or 'it has not said why yet'}"
+        return f"its pool has admitted it, and {scheduler} has not bound it: {message or 'it has given no reason yet'}"
     reason, message = _read_false(pod, ADMITTED if _is_gated(pod) else "PodScheduled")
     if reason:
         return f"{reason}: {message}"
-    return "Peloton has said nothing about it yet. If that lasts, no host manager of this cluster runs"
+    return "Peloton has not given a reason yet. If that lasts, no host manager runs for this cluster"
 
 
 def explain_pods(pods: Sequence[Json]) -> list[str]:
@@ -71,7 +71,7 @@ def _explain_unmanaged(pod: Json, namespace: Json | None) -> str:
     owner = controller_of(pod)
     if owner is not None and owner["kind"] in ("DaemonSet", "Node"):
         return f"pods of a {owner['kind']} are not gated"
-    if name in UNTOUCHED:
+    if name in UNGATED_NAMESPACES:
         return f"pods of the namespace {name} are not gated"
     marks = pod["metadata"].get("labels") or {}
     own = ((namespace or {}).get("metadata") or {}).get("labels") or {}

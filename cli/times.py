@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 
 def parse_time(text: str) -> datetime | None:
-    """Parse a time; None for an empty or odd text. Fractions beyond microseconds are dropped."""
+    """Parse a time; None for an empty or malformed text. Fractions beyond microseconds are dropped."""
     if not text:
         return None
     try:

@@ -32,8 +32,8 @@ def summary(answer: v0.maintenance.QueryResponse) -> str:
     return f"{away} of {answer.host_count} hosts unavailable, limit {answer.away_max}"
 
 
-def turn_lines(answer: v0.maintenance.StartResponse) -> Iterator[str]:
-    """Yield how many of the hosts begin, and under which bound the others wait."""
+def start_lines(answer: v0.maintenance.StartResponse) -> Iterator[str]:
+    """Yield the number of hosts whose maintenance begins, and what each of the others waits for."""
     waiting = [host for host in answer.hosts if (state_name(host.state), state_name(host.goal_state)) == ("UP", "DOWN")]
     if not waiting:
         return
@@ -105,7 +105,7 @@ def watch_drains(
 ) -> None:
     """Show hosts in maintenance (all, or the named ones) until each of them is down or out of it.
 
-    ``begun``: hosts that were in it a moment ago, and may be out of it by now.
+    ``begun``: hosts whose maintenance began with this command; it may have ended since.
 
     Raises Failed when the API stays unavailable for longer than the pace allows.
     """

@@ -35,7 +35,7 @@ TABLE: Table[v0.overview.HostEvent] = Table(
 )
 PAGE_MAX = 500
 """Limit of the events in one answer."""
-SHOWN = 100
+SHOWN_DEFAULT = 100
 PACE = WatchPace(interval_s=1.0)
 
 
@@ -49,7 +49,7 @@ PACE = WatchPace(interval_s=1.0)
     help="Only events of this kind. May be repeated.",
 )
 @click.option(
-    "--limit", "-n", type=CountType(), default=SHOWN, show_default=True, help="Print at most N events; 0: all."
+    "--limit", "-n", type=CountType(), default=SHOWN_DEFAULT, show_default=True, help="Print at most N events; 0: all."
 )
 @click.option("--follow", "-f", is_flag=True, help="Print the oldest first, then new events until Ctrl-C.")
 @pass_settings
@@ -74,9 +74,9 @@ def events(settings: Settings, host: str, kinds: tuple[str, ...], limit: int, fo
             say_more(len(whole.events), None, f"--limit {2 * limit} shows more, --limit 0 all")
         return
     try:
-        print_on(settings, whole)
-        for more in news(settings, request, max((event.number for event in whole.events), default=0)):
-            print_on(settings, more)
+        print_lines(settings, whole)
+        for more in poll_new_events(settings, request, max((event.number for event in whole.events), default=0)):
+            print_lines(settings, more)
     except KeyboardInterrupt:
         echo("Stopped watching.", err=True)
         sys.exit(130)
@@ -85,7 +85,7 @@ def events(settings: Settings, host: str, kinds: tuple[str, ...], limit: int, fo
 def read(
     settings: Settings, request: overview_pb2.ListHostEventsRequest, limit: int
 ) -> overview_pb2.ListHostEventsResponse:
-    """Read page by page, the newest first, at most ``limit`` (0: all)."""
+    """Read events page by page, newest first, at most ``limit`` (0: all)."""
     found = v0.overview.ListHostEventsResponse()
     page = v0.overview.ListHostEventsRequest()
     page.CopyFrom(request)
@@ -99,10 +99,10 @@ def read(
         page.before = answer.events[-1].number
 
 
-def news(
+def poll_new_events(
     settings: Settings, request: overview_pb2.ListHostEventsRequest, after: int
 ) -> Iterator[overview_pb2.ListHostEventsResponse]:
-    """Yield events after this number, for ever; wait out outages of the API."""
+    """Poll for events after this number, and yield them; an outage of the API does not end it."""
     retrier = Retrier(settings.client, PACE, "events of hosts", "peloton host events")
     since = v0.overview.ListHostEventsRequest()
     since.CopyFrom(request)
@@ -115,7 +115,7 @@ def news(
             yield found
 
 
-def print_on(settings: Settings, found: overview_pb2.ListHostEventsResponse) -> None:
+def print_lines(settings: Settings, found: overview_pb2.ListHostEventsResponse) -> None:
     """Print a line for each event, the oldest first."""
     for event in reversed(found.events):
         if not print_for_programs(settings, event, [event.hostname], lines=True):

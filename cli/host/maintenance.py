@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.command import Group, verb_commands
-from cli.host.drains import print_drains, turn_lines, watch_drains
+from cli.host.drains import print_drains, start_lines, watch_drains
 from cli.host.unknown_hosts import explain_unknown
 from cli.output import print_for_programs
 from cli.params import COUNT_FROM_1, DURATION, HOSTNAME
@@ -82,7 +82,7 @@ def begin(settings: Settings, hosts: Sequence[str], options: StartOptions, watch
     with explain_unknown(settings, hosts):
         answer = settings.client.maintenance.Start(request)
     say(settings, hosts, answer, "Host successfully submitted for maintenance: {}", lines=watch)
-    for line in () if settings.is_for_programs else turn_lines(answer):
+    for line in () if settings.is_for_programs else start_lines(answer):
         echo(line)
     if watch:
         show_drains(settings, hosts, answer.hosts)

@@ -1,7 +1,8 @@
-"""``peloton job create --template``: job files for learning, whose lines say which option sets them.
+"""``peloton job create --template``: templates of job files for distributed learning.
 
-A template is the file ``examples/learning/templates/NAME.yaml``. A line ``key: value  # --option`` takes its value from
-the option, ``# key: value  # --option`` stands only with it. What is created is what ``--print`` writes.
+A template is the file ``examples/learning/templates/NAME.yaml``. The option replaces the value of a line ``key: value
+# --option``; a line ``# key: value  # --option`` is a comment unless the option is given. ``--print`` writes the file
+from which the job would be created.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ FOLDER = EXAMPLES / "learning" / "templates"
 OPTIONS = ["name", "count", "min-count", "cpus", "memory", "gpus", "image", "python", "program", "checkpoints"]
 """The options that set lines, by their names without dashes."""
 NEEDED = "program"
-"""The option without which no job is created from a template: the value in the file stands for a place of yours."""
+"""The option without which no job is created from a template: its value in the file is a placeholder."""
 IMAGE = "image"
-"""The option whose value is part of its line, in the place of its name in capitals."""
+"""The option that replaces only a part of the value of its line: its name in capitals."""
 GANG_MIN = 2
 _LINE = re.compile(r"(?P<key>\s*(?:# )?\w+: )(?P<value>.*?)(?P<mark>  # --(?P<option>[\w-]+))$")
 
@@ -35,15 +36,15 @@ def template_names() -> list[str]:
 def template_options(function: Function) -> Function:
     """Add the options of templates; the command receives those that are given as ``changes``, by name."""
 
-    def note(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    def store(ctx: click.Context, option: click.Parameter, value: Any) -> None:
         if value is not None:
             assert option.name is not None
             ctx.meta.setdefault(__name__, {})[option.name.replace("_", "-")] = value
 
-    def changing(name: str, kind: click.ParamType[Any] | type, text: str, **rest: Any) -> Any:
+    def template_option(name: str, kind: click.ParamType[Any] | type, text: str, **rest: Any) -> Any:
         assert name in OPTIONS
         return click.option(
-            f"--{name}", type=kind, help=f"Of a template: {text}", callback=note, expose_value=False, **rest
+            f"--{name}", type=kind, help=f"Of a template: {text}", callback=store, expose_value=False, **rest
         )
 
     amount = click.FloatRange(min=0, max=1e6)
@@ -56,16 +57,16 @@ def template_options(function: Function) -> Function:
         click.option(
             "--print", "prints", is_flag=True, help="Print the template's file, to change it; create nothing."
         ),
-        changing("name", str, "the job's name."),
-        changing("count", CountType(1), "the number of pods."),
-        changing("min-count", CountType(GANG_MIN), "the pods that start as a whole; others come and go."),
-        changing("cpus", amount, "CPUs of each pod."),
-        changing("memory", CountType(1), "MiB of memory of each pod.", metavar="MIB"),
-        changing("gpus", amount, "GPUs of each pod."),
-        changing("image", str, "the image of its containers, which Kubernetes needs.", metavar="IMAGE"),
-        changing("python", str, "the interpreter that has the framework.", metavar="PATH"),
-        changing("program", str, "the program and its arguments.", metavar="TEXT"),
-        changing("checkpoints", str, "a folder of all hosts.", metavar="PATH"),
+        template_option("name", str, "the job's name."),
+        template_option("count", CountType(1), "the number of pods."),
+        template_option("min-count", CountType(GANG_MIN), "the pods that start as a whole; others come and go."),
+        template_option("cpus", amount, "CPUs of each pod."),
+        template_option("memory", CountType(1), "MiB of memory of each pod.", metavar="MIB"),
+        template_option("gpus", amount, "GPUs of each pod."),
+        template_option("image", str, "the image of its containers, which Kubernetes needs.", metavar="IMAGE"),
+        template_option("python", str, "the interpreter that has the framework.", metavar="PATH"),
+        template_option("program", str, "the program and its arguments.", metavar="TEXT"),
+        template_option("checkpoints", str, "a folder of all hosts.", metavar="PATH"),
     )(function)
 
 
@@ -85,7 +86,7 @@ def choose_config(config: Path | None, template: str | None, prints: bool) -> Pa
             raise click.UsageError("Missing argument 'CONFIG', or the option --template.")
         return config
     if config is not None:
-        raise click.UsageError(f"'{config}' and --template {template} are two descriptions of the job: give one")
+        raise click.UsageError(f"'{config}' and --template {template} both describe the job: give one")
     if not prints and NEEDED not in changes:
         raise click.UsageError(
             f"template {template} needs --{NEEDED}: the program that its pods run, as their hosts see it"

@@ -29,6 +29,8 @@ MAIN_CONTAINER = "main"
 """The container of a pod that names none."""
 CHUNK_BYTES = 64 * 1024
 FOLLOW_INTERVAL_S = 0.5
+ERROR_BYTES_MAX = 500
+"""Limit of the text of an agent's error that is shown."""
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 # Words that cannot be the name of a log file, and so are not the value of the original's ``-f FILE``.
@@ -188,7 +190,7 @@ class Sandbox:
 
     def wait_for_file(self, filename: str) -> tuple[v0.task.BrowseSandboxResponse, str]:
         """Return the listing and the file's path in it, once the task has started and made the file."""
-        has_said = False
+        is_announced = False
         while True:
             has_ended = self.has_ended()
             listing = self.ask_for_listing()
@@ -197,9 +199,9 @@ class Sandbox:
             if path is not None or has_ended or (listing.HasField("error") and not is_waiting):
                 listing = self.browse() if path is None else listing
                 return listing, path or self.path_in(listing, filename)
-            if not has_said:
+            if not is_announced:
                 echo(f"Waiting for task {self.name} to write {filename} ...", err=True)
-                has_said = True
+                is_announced = True
             self.sleep(FOLLOW_INTERVAL_S)
 
     def ask_for_listing(self) -> v0.task.BrowseSandboxResponse:
@@ -279,7 +281,7 @@ class Sandbox:
             connection.request("GET", url, headers=agents.access().headers)
             response = connection.getresponse()
             if response.status != http.client.OK:
-                reason = response.read(500).decode("utf-8", "replace")
+                reason = response.read(ERROR_BYTES_MAX).decode("utf-8", "replace")
                 raise Failed(f"http://{listing.hostname}:{listing.port}{url}: {response.status} {reason}")
             while chunk := response.read(CHUNK_BYTES):
                 yield chunk

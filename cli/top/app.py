@@ -126,7 +126,7 @@ class TopApp(App[None]):
         while True:
             self._wake.clear()
             page, began_s = self.page, time.monotonic()
-            reading = asyncio.get_running_loop().run_in_executor(self._threads, page.question(), self.reader)
+            reading = asyncio.get_running_loop().run_in_executor(self._threads, page.make_query(), self.reader)
             try:
                 await self._wait_for_answer(reading, began_s)
             finally:

@@ -23,7 +23,7 @@ class HostsPage(Page):
     title = "Hosts"
     orders = HOST_ORDERS
 
-    def question(self) -> Callable[[Reader], Picture]:
+    def make_query(self) -> Callable[[Reader], Picture]:
         order, wanted = HOST_ORDERS[self.order_index], self.wanted
 
         def ask(reader: Reader) -> Picture:
@@ -46,7 +46,7 @@ class HostPage(Page):
         self.hostname = hostname
         self.title = hostname
 
-    def question(self) -> Callable[[Reader], Picture]:
+    def make_query(self) -> Callable[[Reader], Picture]:
         hostname, wanted = self.hostname, self.wanted
 
         def ask(reader: Reader) -> Picture:

@@ -27,7 +27,7 @@ class JobPage(Page):
     def parse_filter(self) -> InstanceConditions:
         return instances_asked(self.wanted, INSTANCE_ORDERS[self.order_index], self.first)
 
-    def question(self) -> Callable[[Reader], Picture]:
+    def make_query(self) -> Callable[[Reader], Picture]:
         asked, job_id = self.parse_filter(), self.job_id
 
         def ask(reader: Reader) -> Picture:
@@ -72,7 +72,7 @@ class InstancePage(Page):
         self.job_id, self.instance_id = job_id, instance_id
         self.title = f"instance {instance_id}"
 
-    def question(self) -> Callable[[Reader], Picture]:
+    def make_query(self) -> Callable[[Reader], Picture]:
         job_id, instance_id = self.job_id, self.instance_id
         return lambda reader: Picture(event_grid(reader.events(job_id, instance_id)), note="events, newest first")
 

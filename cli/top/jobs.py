@@ -26,7 +26,7 @@ class JobsPage(Page):
     def parse_filter(self) -> JobConditions:
         return jobs_asked(self.wanted, JOB_ORDERS[self.order_index], self._tokens.get(self.first, ""), self.pool)
 
-    def question(self) -> Callable[[Reader], Picture]:
+    def make_query(self) -> Callable[[Reader], Picture]:
         asked = self.parse_filter()
         return lambda reader: jobs_picture(reader.jobs(asked))
 

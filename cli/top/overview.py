@@ -18,7 +18,7 @@ DETAILS: dict[str, Callable[[str], Page]] = {"host": HostPage, "job": JobPage, "
 class OverviewPage(Page):
     title = "Overview"
 
-    def question(self) -> Callable[[Reader], Picture]:
+    def make_query(self) -> Callable[[Reader], Picture]:
         width = self.width
 
         def ask(reader: Reader) -> Picture:

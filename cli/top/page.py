@@ -103,7 +103,7 @@ class Page(Vertical):
 
     # -- the methods that each page defines
 
-    def question(self) -> Callable[[Reader], Picture]:
+    def make_query(self) -> Callable[[Reader], Picture]:
         """Return a function that reads and draws the requested picture. Raises ValueError for an invalid filter.
 
         The function is called in a thread, and must not use the page.
@@ -141,7 +141,7 @@ class Page(Vertical):
         before = self.wanted, self.first
         self.wanted, self.first = wanted, 0
         try:
-            self.question()
+            self.make_query()
         except ValueError:
             self.wanted, self.first = before
             raise

@@ -23,7 +23,7 @@ class PoolsPage(Page):
         super().__init__()
         self._kind_index = 0
 
-    def question(self) -> Callable[[Reader], Picture]:
+    def make_query(self) -> Callable[[Reader], Picture]:
         index, order, wanted, width = self._kind_index, POOL_ORDERS[self.order_index], self.wanted, self.width
 
         def ask(reader: Reader) -> Picture:
@@ -57,7 +57,7 @@ class PoolPage(JobsPage):
         super().__init__()
         self.pool = self.title = path
 
-    def question(self) -> Callable[[Reader], Picture]:
+    def make_query(self) -> Callable[[Reader], Picture]:
         asked, path = self.parse_filter(), self.pool
 
         def ask(reader: Reader) -> Picture:

@@ -301,8 +301,8 @@ def _texts_of(info: v0.host.HostInfo) -> Iterator[str]:
 
 def _host_rank(info: v0.host.HostInfo, order: HostOrder) -> tuple[float, ...]:
     if order.kind:
-        held, whole = sum_taken(info, order.kind)
-        return (-(held / whole) if whole else 1.0,)
+        taken, whole = sum_taken(info, order.kind)
+        return (-(taken / whole) if whole else 1.0,)
     if order.title == "name":
         return ()
     rank = HOST_STATE_RANKS.get(state_of(info), 9), MARK_RANKS.get(mark_of(info), 9), not info.avoided
@@ -319,8 +319,8 @@ def share_of(kind: str) -> Callable[[v0.host.HostInfo], Text]:
     """Return the cell of one kind: the taken amount and the total."""
 
     def cell(info: v0.host.HostInfo) -> Text:
-        held, whole = sum_taken(info, kind) if info.HasField("capacity") else (0, 0)
-        return text(f"{amount(kind, held)}/{amount(kind, whole)}" if whole else "")
+        taken, whole = sum_taken(info, kind) if info.HasField("capacity") else (0, 0)
+        return text(f"{amount(kind, taken)}/{amount(kind, whole)}" if whole else "")
 
     return cell
 

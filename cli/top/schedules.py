@@ -23,7 +23,7 @@ from cli.wire import v0
 class SchedulesPage(Page):
     title = "Schedules"
 
-    def question(self) -> Callable[[Reader], Picture]:
+    def make_query(self) -> Callable[[Reader], Picture]:
         wanted = self.wanted
         return lambda reader: Picture(schedule_grid(reader.schedules(), wanted, datetime.now(UTC)))
 

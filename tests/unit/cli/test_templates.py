@@ -111,7 +111,7 @@ def test_a_file_and_a_template_are_refused(run: Run) -> None:
     """Two descriptions of one job may contradict each other."""
     refused = run("job", "create", "/ml", str(FOLDER / "jax.yaml"), "--template", "jax", "--program", "x")
 
-    assert "are two descriptions of the job: give one" in refused.stderr
+    assert "both describe the job: give one" in refused.stderr
 
 
 @pytest.mark.parametrize("option", OPTIONS)

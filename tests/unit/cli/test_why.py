@@ -175,7 +175,7 @@ LABELLED = {"metadata": {"labels": {"peloton.io/pool": "maps"}}}
             LABELLED,
             "pods of a DaemonSet are not gated",
         ),
-        (a_pod(GATED), None, "Peloton has said nothing about it yet"),
+        (a_pod(GATED), None, "Peloton has not given a reason yet"),
         (a_pod({"schedulingGates": [*GATED["schedulingGates"], {"name": "x/y"}]}), None, "other scheduling gates, x/y"),
         (
             a_pod({}, {"type": "PodScheduled", "message": "0/3 nodes"}, annotations={"peloton.io/admitted-at": "t"}),
@@ -208,4 +208,4 @@ def test_the_names_are_those_of_the_host_manager() -> None:
     theirs = gate.GATE, gate.ADMITTED_AT, gate.ADMITTED, external_specs.POOL, launches.SCHEDULER_NAME
     mine = pod_reasons
     assert theirs == (mine.GATE, mine.ADMITTED_AT, mine.ADMITTED, mine.POOL, mine.SCHEDULER)
-    assert building.UNTOUCHED == mine.UNTOUCHED
+    assert building.UNGATED_NAMESPACES == mine.UNGATED_NAMESPACES

@@ -14,7 +14,7 @@ from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS, OwnerKind
 
 API = "admissionregistration.k8s.io/v1"
 FAIL, IGNORE = "Fail", "Ignore"
-UNTOUCHED = ("kube-system", "kube-public", "kube-node-lease", "peloton-system")
+UNGATED_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "peloton-system")
 """Namespaces that the policies never match, whatever labels they have."""
 IS_GRANTED = "authorizer.group('peloton.io').resource('admissions').check('grant').allowed()"
 IS_PLACED_BY_PELOTON = f"(has(object.spec.schedulerName) && object.spec.schedulerName == '{SCHEDULER_NAME}')"
@@ -77,7 +77,7 @@ def is_kept(where: str, key: str) -> str:
 
 
 def make_policy(kind: str, name: str, options: Options, rules: Sequence[Json], **spec: object) -> Json:
-    elsewhere = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*UNTOUCHED]}
+    elsewhere = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*UNGATED_NAMESPACES]}
     constraints = {"namespaceSelector": {"matchExpressions": [elsewhere]}, "resourceRules": [*rules]}
     meta = {"name": name + options.suffix, "labels": _MANAGED_BY}
     body = {"failurePolicy": options.failure_policy, "matchConstraints": constraints, **spec}
