@@ -158,8 +158,8 @@ class PlacementActivities:
         found = [reason for batch in tried.values() for reason in batch.why]
         why = tuple(sorted([*passed_over, *found], key=lambda reason: reason.cluster))
         count = max((one.unplaced_count for one in tried.values()), default=0) or sum(len(g.pods) for g in gangs)
-        unheard = [reason.cluster for reason in passed_over if reason.rule is not ClusterRule.ELSEWHERE]
-        left = find_unplaced(gangs, tried, unheard)
+        silent = [reason.cluster for reason in passed_over if reason.rule is not ClusterRule.ELSEWHERE]
+        left = find_unplaced(gangs, tried, silent)
         reserved = tuple(sorted({instance for one in tried.values() for instance in one.reserved}))
         none = PlacementBatch(job, "", unplaced_count=count, why=why, unplaced=left, reserved=reserved)
         return LaunchedBatch(LaunchResult(0), none)

@@ -52,7 +52,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The answer of an issuer. No ``refresh_token``: the user signs in again when the other one expires."""
+    """The tokens of a user. Without a ``refresh_token`` the user signs in again when the ID token expires."""
 
     id_token: str
     refresh_token: str = ""
@@ -114,10 +114,10 @@ class Issuer:
     def grant(self, kind: str, client_id: str, fields: Mapping[str, str], secret: str = "") -> Tokens:
         """Ask for tokens by a grant of this kind."""
         answer = self.post("token_endpoint", {"grant_type": kind, "client_id": client_id, **fields}, secret)
-        token, renewing = answer.get("id_token"), answer.get("refresh_token")
+        token, refresh_token = answer.get("id_token"), answer.get("refresh_token")
         if not isinstance(token, str) or not token:
             raise Unauthenticated(f"{self.name} answers without an ID token")
-        return Tokens(token, renewing if isinstance(renewing, str) else "")
+        return Tokens(token, refresh_token if isinstance(refresh_token, str) else "")
 
     def post(self, kind: str, fields: Mapping[str, str], secret: str = "") -> dict[str, object]:
         """Send a form to an endpoint, and return the object that it answers with."""
@@ -134,7 +134,7 @@ class Issuer:
             with error:
                 raise self._refusal(error.code, error.read(DOCUMENT_BYTES_MAX)) from None
         except (OSError, ValueError) as error:
-            raise _is_away(self.name, error) from None
+            raise _unavailable(self.name, error) from None
 
     def _refusal(self, status: int, content: bytes) -> Refused | Unavailable:
         try:
@@ -153,7 +153,7 @@ def discover(name: str, ca_file: str = "") -> Issuer:
     try:
         return Issuer(name, read_discovery(name, make_fetch(ca_file)), ca_file)
     except (OSError, ValueError) as error:
-        raise _is_away(name, error) from None
+        raise _unavailable(name, error) from None
 
 
 def read_discovery(name: str, fetch: Fetch) -> Mapping[str, object]:
@@ -183,7 +183,7 @@ def _trust_system() -> ssl.SSLContext:
 
 
 def make_fetch(ca_file: str = "") -> Fetch:
-    """Return what fetches documents. ``ca_file``: authorities of the issuer; empty: those of the system."""
+    """Return a function that fetches documents. ``ca_file``: authorities of the issuer; empty: those of the system."""
     opener = _opener(ca_file)
 
     def fetch(address: str) -> bytes:
@@ -231,5 +231,5 @@ def claims_of(token: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _is_away(name: str, error: Exception) -> Unavailable:
+def _unavailable(name: str, error: Exception) -> Unavailable:
     return Unavailable(f"the issuer {name} does not answer: {error}")

@@ -118,5 +118,5 @@ def is_below(pool: str, above: str) -> bool:
 
 
 ANONYMOUS = Caller("anonymous", CallerKind.ANONYMOUS)
-EVERYTHING = Caller("anonymous", CallerKind.ANONYMOUS, grants=(Grant(Role.ADMIN),))
+UNRESTRICTED = Caller("anonymous", CallerKind.ANONYMOUS, grants=(Grant(Role.ADMIN),))
 """The caller of a cluster that asks for no credentials."""

@@ -1,4 +1,4 @@
-"""Bearer tokens: random ones, of which a file has hashes.
+"""Bearer tokens, whose hashes are in a file.
 
 A token is ``ptk_ID_SECRET``. The id is public and finds the row; the secret has 256 random bits, so that one keyed hash
 with a salt of its own protects it as well as a slow one would. The file has one JSON object per line.
@@ -57,12 +57,12 @@ class TokenRow:
 
 
 def make_token(
-    name: str, kind: CallerKind, groups: tuple[str, ...], lifetime_s: float, now_s: float, chance: bytes
+    name: str, kind: CallerKind, groups: tuple[str, ...], lifetime_s: float, now_s: float, random_bytes: bytes
 ) -> tuple[str, TokenRow]:
-    """Return a new token, which is shown once, and its row. ``chance``: RANDOM_BYTES random bytes."""
-    assert len(chance) == RANDOM_BYTES
-    token_id, salt = chance[:ID_BYTES].hex(), chance[ID_BYTES + SECRET_BYTES :]
-    secret = urlsafe_b64encode(chance[ID_BYTES : ID_BYTES + SECRET_BYTES]).decode().rstrip("=")
+    """Return a new token, which is shown once, and its row. ``random_bytes``: RANDOM_BYTES of them."""
+    assert len(random_bytes) == RANDOM_BYTES
+    token_id, salt = random_bytes[:ID_BYTES].hex(), random_bytes[ID_BYTES + SECRET_BYTES :]
+    secret = urlsafe_b64encode(random_bytes[ID_BYTES : ID_BYTES + SECRET_BYTES]).decode().rstrip("=")
     created = datetime.fromtimestamp(now_s, UTC).isoformat(timespec="seconds")
     expires_s = now_s + lifetime_s if lifetime_s else 0.0
     row = TokenRow(token_id, name, kind, groups, created, expires_s, salt=salt, hash=hash_secret(secret, salt))

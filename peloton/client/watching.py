@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 @dataclass
 class Resumption:
-    """State of one watch.
+    """State of one watch, by which it resumes after an interruption.
 
-    A watch that has begun and is cut off, by an outage or because it was too slow, resumes after the last revision that
-    it has delivered, until an outage has lasted ``policy.away_s``; ``first_policy`` is that of a watch that has not
-    begun. With ``lists``, one whose revision is not kept any more starts from a new list. ``policy.say`` gets the cut
-    and the resumption.
+    A watch is interrupted by an outage, or by the server when its client reads too slowly. It resumes after the last
+    delivered revision; it fails when an outage lasts longer than ``policy.away_s``, or ``first_policy.away_s`` before
+    its first message. With ``lists``, a watch whose revision has expired lists all objects again. ``policy.say``
+    receives a text at each interruption and resumption.
     """
 
     request: watch_svc_pb2.WatchRequest
@@ -48,7 +48,7 @@ class Resumption:
         self.outage = Outage(self.first_policy)
 
     def note(self, message: watch_svc_pb2.WatchResponse) -> bool:
-        """Note a message of the stream, and return whether it has not been delivered before."""
+        """Process a message of the stream; return whether it is new."""
         if self.cut:
             # An API that does not count, like the original's, cannot say what it has not sent.
             counts = self.request.start_revision or self.must_list
@@ -64,7 +64,7 @@ class Resumption:
         return True
 
     def next_wait_s(self, error: Any) -> float | None:
-        """Return the seconds until the watch is begun again; None: raise its error."""
+        """Return the seconds until the stream is opened again; None: the error is final."""
         if error.code() is grpc.StatusCode.OUT_OF_RANGE and self.lists and self.request.start_revision:
             self.request.start_revision, self.must_list = 0, True
             return 0.0
@@ -86,11 +86,11 @@ def is_overflow(error: Any) -> bool:
 
 @dataclass(frozen=True)
 class Changes(Generic[T]):
-    """A part of what a watch delivers.
+    """Changes that a watch delivers together.
 
-    ``changed`` are objects as they are now, ``gone`` the ids or names of deleted ones. With ``is_all`` the objects are
-    all that there are: others that the caller knows exist no more. Without any object, the watch has begun, or begun
-    again. A later watch resumes after ``revision``.
+    ``changed`` has objects in their current state, ``gone`` the ids or names of deleted ones. With ``is_all`` the list
+    is complete: other objects that the caller knows were deleted. Changes without an object mark the start of the
+    watch, or its resumption. A later watch resumes after ``revision``.
     """
 
     revision: int
@@ -159,7 +159,7 @@ Selection = PodSelection | JobSelection
 def changes_of(
     watch: Resumption, selection: Selection, message: watch_svc_pb2.WatchResponse, listed: list[Any] | None
 ) -> Changes[Any]:
-    """Return what a message delivers. ``listed``: the objects, if they were listed after it."""
+    """Return the changes in a message. ``listed``: the objects, if they were listed after it."""
     if listed is None:
         return selection.changes(message)
     watch.must_list = False

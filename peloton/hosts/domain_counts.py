@@ -12,8 +12,8 @@ from peloton.model.layout import DomainCount, Domains
 from peloton.model.pod import PodShape
 from peloton.scheduling.fit import PORTS_MAX, HostView, misfit
 
-OPEN_KEPT_MAX = 1_000
-"""Limit of cached pairs of a shape and a label with their open domains."""
+OPEN_DOMAINS_CACHED_MAX = 1_000
+"""Limit of pairs of a shape and a label whose open domains are cached."""
 Counts = Mapping[PodShape, Sequence[DomainCount]]
 """Counts by shape with spread constraints, in the order of the constraints."""
 NO_COUNTS: Counts = {}
@@ -54,7 +54,7 @@ class DomainCounts:
         if drained:
             return self._open_without(self._table.unavailable().union(drained), shape, label)
         version = self._table.registered.kinds_version, frozenset(self._table.unavailable())
-        if version != self._version or len(self._open) >= OPEN_KEPT_MAX:
+        if version != self._version or len(self._open) >= OPEN_DOMAINS_CACHED_MAX:
             self._open.clear()
             self._version = version
         if (shape, label) not in self._open:
@@ -73,8 +73,8 @@ class DomainCounts:
         return frozenset(found)
 
 
-def near(counts: Counts, hosts: Iterable[LeasedHost]) -> dict[PodShape, tuple[Domains, ...]]:
-    """Return the domains for a placement on these hosts."""
+def domains_near(counts: Counts, hosts: Iterable[LeasedHost]) -> dict[PodShape, tuple[Domains, ...]]:
+    """Return the domains of each spread constraint that these hosts are in, with their counts."""
     labels = [host_labels(host.hostname, host.labels) for host in hosts] if counts else []
     found = {}
     for shape, by_rule in counts.items():
@@ -87,7 +87,8 @@ def near(counts: Counts, hosts: Iterable[LeasedHost]) -> dict[PodShape, tuple[Do
     return found
 
 
-def everywhere(counts: Counts) -> dict[PodShape, tuple[Domains, ...]]:
+def open_domains(counts: Counts) -> dict[PodShape, tuple[Domains, ...]]:
+    """Return all open domains of each spread constraint, with their counts."""
     return {shape: tuple(Domains.of(count, count.open) for count in by_rule) for shape, by_rule in counts.items()}
 
 

@@ -20,7 +20,7 @@ class FeasibilityCache:
         self._version = -1
 
     def unknown(self, shapes: Iterable[PodShape], version: int) -> list[PodShape]:
-        """Return shapes without a result for the hosts of this version, at most JUDGED_MAX."""
+        """Return shapes without a result for the hosts of this version, at most EVALUATED_MAX."""
         if version != self._version or len(self._known) > SHAPES_MAX:
             self._known.clear()
             self._version = version

@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import chain
 
 from peloton.hosts.announced import RegisteredHost
-from peloton.hosts.domain_counts import NO_COUNTS, Counts, everywhere
+from peloton.hosts.domain_counts import NO_COUNTS, Counts, open_domains
 from peloton.hosts.host_resources import HostResources, make_leased_host
 from peloton.hosts.host_table import HostTable
 from peloton.hosts.resource_holds import PodKey
@@ -213,7 +213,7 @@ class HostChooser:
             choice.mine |= {own.key}
         fleet = self.table.free_resources.fleet
         self.prepare(fleet, shapes, choice.mine, terms.avoidance)
-        spreading = Spreading(fleet, everywhere(terms.counts)) if terms.counts else None
+        spreading = Spreading(fleet, open_domains(terms.counts)) if terms.counts else None
         self._pick_desired(fleet, job_id, desired, choice, spreading, labels_of)
         barred = {shape: self.find_barred(fleet, shape, terms.avoidance, terms.are_gpus_kept) for shape in shapes}
         requests = request_others(choice)

@@ -19,7 +19,7 @@ from peloton.hosts.asked_amounts import PodAmounts
 from peloton.hosts.avoidances import HostAvoidances
 from peloton.hosts.capacity_finder import CapacityFinder
 from peloton.hosts.daemon_hosts import DaemonHosts, lacks_resources
-from peloton.hosts.domain_counts import Counts, DomainCounts, near
+from peloton.hosts.domain_counts import Counts, DomainCounts, domains_near
 from peloton.hosts.effects import Effect, HostAvoided, JobsToWake, ReservationEnded, event
 from peloton.hosts.feasibility_cache import FeasibilityCache
 from peloton.hosts.host_census import hosts_now
@@ -226,7 +226,7 @@ class HostState:
         terms = self._begin_placement(holder, now_s, counts, waiting)
         choice = self.chooser.choose(job_id, wanted, desired, terms)
         leased = self.chooser.lease(choice, [shape for shape, _ in wanted], terms.avoidance)
-        lease = choice.lease(self._next_lease_id(), leased, near(counts, leased))
+        lease = choice.lease(self._next_lease_id(), leased, domains_near(counts, leased))
         return self._finish_placement(choice, lease, [host.hostname for host in leased], holder, now_s)
 
     @event(ReservationEnded)

@@ -12,23 +12,28 @@ WAITING_JOBS_MAX = 10_000
 
 
 class WaitingJobs:
+    """Jobs to wake, by the holders of their leases."""
+
     def __init__(self) -> None:
         self._all: set[Holder] = set()
         self._for_leases: set[Holder] = set()  # holders that found hosts leased
 
     def add(self, holder: Holder, for_leases: bool) -> None:
+        """Add a holder that found too few hosts. ``for_leases``: others are leased, so a release may be enough."""
         if len(self._all) < WAITING_JOBS_MAX:
             self._all.add(holder)
             if for_leases:
                 self._for_leases.add(holder)
 
     def pop_all(self) -> set[JobId]:
+        """Return all jobs, and forget them."""
         waiting, self._all = self._all, set()
         self._for_leases.clear()
         return {job for job, _ in waiting}
 
-    def pop_for_leases(self, apart: Collection[Holder]) -> set[JobId]:
-        popped = self._for_leases.difference(apart)
+    def pop_for_leases(self, excluded: Collection[Holder]) -> set[JobId]:
+        """Return the jobs that wait for the end of leases, without the excluded holders, and forget them."""
+        popped = self._for_leases.difference(excluded)
         self._all -= popped
         self._for_leases -= popped
         return {job for job, _ in popped}

@@ -42,7 +42,7 @@ TICK_S = 0.2
 END_S = 5.0
 """Seconds in which workers end by themselves before the job is stopped."""
 POLL_S = 5.0
-"""Seconds between two looks at the job."""
+"""Seconds between polls of the job."""
 LEAVING = (Status.closing_gracefully, Status.closing, Status.closed)
 WORKER = Path(__file__).with_name("dask_worker.py")
 SOURCE = "PELOTON_DASK_WORKER"
@@ -104,21 +104,21 @@ class PelotonCluster(SpecCluster):  # type: ignore[misc]
         return {number_of(worker["name"]) for worker in self.scheduler_info["workers"].values()}
 
     def scale(self, n: int = 0, memory: Any = None, cores: Any = None) -> Any:
-        """Have so many workers, by one change of the job; waits for the answer of the API, and not for the workers."""
+        """Scale to ``n`` workers by one change of the job. Returns after the answer of the API; workers start later."""
         if memory is not None or cores is not None:
-            raise NotImplementedError("a number of workers is supported alone, and neither memory nor cores")
+            raise NotImplementedError("scale takes a number of workers, and neither memory nor cores")
         return self.sync(self._scale, n)
 
     def scale_down(self, workers: Iterable[Any]) -> Any:
-        """Stop workers, by name or number. Adaptive scaling has retired them before."""
+        """Stop workers, by name or number. Adaptive scaling has already retired them."""
         return self.sync(self._stop, {number_of(worker) for worker in workers})
 
     async def _start(self) -> None:
         await super()._start()
         if "job" not in self.periodic_callbacks:
-            look = PeriodicCallback(self._look, POLL_S * 1000)
-            self.periodic_callbacks["job"] = look
-            look.start()
+            polling = PeriodicCallback(self._poll_job, POLL_S * 1000)
+            self.periodic_callbacks["job"] = polling
+            polling.start()
             try:
                 await self._scale(self._first_count)
             except Exception:
@@ -157,7 +157,7 @@ class PelotonCluster(SpecCluster):  # type: ignore[misc]
                 await self._ask(self._job.stop, numbers)
             self._numbers -= numbers
 
-    async def _look(self) -> None:
+    async def _poll_job(self) -> None:
         """Notice instances that ended by themselves, and a job that cannot run."""
         if self._job is None or not self._numbers or self._scaling.locked():
             return
@@ -168,7 +168,7 @@ class PelotonCluster(SpecCluster):  # type: ignore[misc]
                     return
                 seen = await self._ask(self._job.read)
             except (grpc.RpcError, PelotonError) as error:
-                log.warning("the API does not answer, and is asked again: %s", error)
+                log.warning("the API does not answer, retrying: %s", error)
                 return
             failed = [one for one in seen if one.state == "FAILED"]
             if counts.has_ended and failed and self._adaptive is not None:
@@ -182,13 +182,14 @@ class PelotonCluster(SpecCluster):  # type: ignore[misc]
         return await asyncio.to_thread(call, *arguments)
 
     def _update_worker_status(self, op: str, change: Any) -> None:
+        """Skip SpecCluster, which would close workers that it has started: this cluster starts none."""
         Cluster._update_worker_status(self, op, change)
 
     async def _close(self) -> None:
         """Close the scheduler, at which the workers end, and stop the job if some do not."""
         have_arrived, self._numbers = self._numbers == self.observed, set()
-        for look in self.periodic_callbacks.values():
-            look.stop()
+        for callback in self.periodic_callbacks.values():
+            callback.stop()
         await super()._close()
         try:
             if self._job is not None:

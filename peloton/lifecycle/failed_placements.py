@@ -9,22 +9,22 @@ from peloton.lifecycle.constraints import may_hold_in
 from peloton.model.host import PlacementBatch, ReadyGang, Unplaced
 from peloton.model.reason import Infeasibility, RequeueReason, RequeueRule
 
-SORTS_MAX = 3
-"""Maximum reasons named by one requeue for pods that no host could ever take."""
+REASONS_MAX = 3
+"""Maximum number of reasons in one requeue of pods that no host could ever take."""
 HALVINGS_MAX = 6
 TIMEOUT_MIN_S = 10.0
 """Minimum timeout in seconds, enough for one or two placements on a busy machine."""
-TRY_S = 60
+BACKOFF_STEP_S = 60
 """Backoff in seconds per failed attempt. An attempt is shorter, so other pods have time between attempts."""
-HOLD_MAX_S = 3_600
+BACKOFF_MAX_S = 3_600
 """Maximum backoff in seconds. With more attempts than fit into it, pods behind them wait longer, but every pod is still
 tried."""
 
 
-def least_hold_s(turns: int) -> int:
-    """Return the shortest backoff in seconds after a failed placement in a pool that its pods in backoff would fill
+def backoff_min_s(turns: int) -> int:
+    """Return the minimum backoff in seconds after a failed placement in a pool that its pods in backoff would fill
     ``turns`` times."""
-    return min(TRY_S * turns, HOLD_MAX_S)
+    return min(BACKOFF_STEP_S * turns, BACKOFF_MAX_S)
 
 
 def placement_timeout_s(placement_s: float, vain_count: int) -> float:
@@ -50,13 +50,13 @@ def find_failed_placements(
     """
     singles = {gang.pods[0][0]: gang for gang in gangs if len(gang.pods) == 1}
     chosen: list[int] = []
-    sorts: dict[Infeasibility, None] = {}
+    reasons: dict[Infeasibility, None] = {}
     waited_s: list[float] = []
     for left in batch.unplaced:
         for gang in (singles[i] for i in left.instances if i in singles):
             timeout_s = placement_timeout_s(placement_s, gang.vain_count + turns)
             if left.infeasible:
-                sorts[left.infeasible] = None
+                reasons[left.infeasible] = None
             elif gang.waited_s >= timeout_s:
                 waited_s.append(timeout_s)
             else:
@@ -64,7 +64,7 @@ def find_failed_placements(
             chosen.append(gang.pods[0][0])
     if not chosen:
         return FailedPlacements()
-    named, more = tuple(sorts)[:SORTS_MAX], max(len(sorts) - SORTS_MAX, 0)
+    named, more = tuple(reasons)[:REASONS_MAX], max(len(reasons) - REASONS_MAX, 0)
     reason = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=named, more_count=more)
     if waited_s:
         reason = replace(reason, rule=RequeueRule.NO_HOST_IN_TIME, seconds=min(waited_s), placement=batch.why)
@@ -72,10 +72,10 @@ def find_failed_placements(
 
 
 def find_unplaced(
-    gangs: Sequence[ReadyGang], tried: Mapping[str, PlacementBatch], unheard: Collection[str]
+    gangs: Sequence[ReadyGang], tried: Mapping[str, PlacementBatch], silent: Collection[str]
 ) -> tuple[Unplaced, ...]:
     """Return the pods that found no host in any of the tried clusters. A pod is infeasible only if no host of these
-    clusters could take it, and clusters in ``unheard`` are excluded by its constraint. Pods with a reserved host in a
+    clusters could take it, and clusters in ``silent`` are excluded by its constraint. Pods with a reserved host in a
     cluster continue to wait."""
     constraints = {gang.pods[0][0]: gang.shape.constraint for gang in gangs}
     reserved = {instance for batch in tried.values() for instance in batch.reserved}
@@ -86,8 +86,8 @@ def find_unplaced(
                 found.setdefault(instance, {})[cluster] = left.infeasible
     alike: dict[Infeasibility, list[int]] = {}
     for instance, by_cluster in sorted(found.items()):
-        is_heard = not any(may_hold_in(constraints[instance], cluster) for cluster in unheard)
-        alike.setdefault(_join_reasons(by_cluster) if is_heard else (), []).append(instance)
+        is_complete = not any(may_hold_in(constraints[instance], cluster) for cluster in silent)
+        alike.setdefault(_join_reasons(by_cluster) if is_complete else (), []).append(instance)
     return tuple(Unplaced(tuple(instances), infeasible) for infeasible, instances in alike.items())
 
 

@@ -15,7 +15,7 @@ from peloton.model.pod import ENDING_GOALS, ON_HOST, QUEUED, TERMINAL, AllOf, Ne
 from peloton.model.reason import RequeueReason, RequeueRule
 from peloton.model.resources import Resources
 
-HOLD = Backoff(initial_s=30, max_s=600)
+REQUEUE_BACKOFF = Backoff(initial_s=30, max_s=600)
 """Backoff between failed launches of a gang and its next admission."""
 
 

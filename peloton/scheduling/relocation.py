@@ -57,7 +57,7 @@ TargetOrder = Callable[[PodNow, Flags], Iterable[int]]
 TRIES_MAX = 1_000
 """Limit of pairs of pod and host that one search examines."""
 LOSSES_MAX = 10_000
-"""Limit of subsets of leaving pods, by the labels that a constraint there names; if there are more, the pods stay."""
+"""Limit of subsets of leaving pods that ``may_leave`` checks; with more of them the pods stay."""
 
 
 class Relocation:
@@ -104,7 +104,9 @@ class Relocation:
         """Return the load of one host with the pods ``more`` and without the pods ``less``."""
         used = self.capacity[at] - self.free[at] + total_need(more) - total_need(less)
         shares = [
-            held * FULL // have for held, have in zip(used.tolist(), self.capacity[at].tolist(), strict=True) if have
+            amount * FULL // limit
+            for amount, limit in zip(used.tolist(), self.capacity[at].tolist(), strict=True)
+            if limit
         ]
         return min(max(shares, default=0), FULL)
 
@@ -261,12 +263,12 @@ class Relocation:
         It leaves everything unchanged.
         """
         chosen: list[int] = []
-        found = self._seek(pods, order, chosen, [TRIES_MAX])
+        found = self._search(pods, order, chosen, [TRIES_MAX])
         for pod, at in zip(pods, chosen, strict=False):
             self.remove(at, pod)
         return chosen if found else None
 
-    def _seek(self, pods: Sequence[PodNow], order: TargetOrder, chosen: list[int], tries: list[int]) -> bool:
+    def _search(self, pods: Sequence[PodNow], order: TargetOrder, chosen: list[int], tries: list[int]) -> bool:
         if len(chosen) == len(pods):
             return True
         pod = pods[len(chosen)]
@@ -274,17 +276,17 @@ class Relocation:
             if not tries[0]:
                 return False
             tries[0] -= 1
-            if self.hosts[at].hostname == pod.hostname or not self._suits(at, pod) or not self.takes(at, pod):
+            if self.hosts[at].hostname == pod.hostname or not self._is_preferred(at, pod) or not self.takes(at, pod):
                 continue
             self.put(at, pod)
             chosen.append(at)
-            if self._seek(pods, order, chosen, tries):
+            if self._search(pods, order, chosen, tries):
                 return True
             if tries[0]:
                 self.remove(chosen.pop(), pod)
         return False
 
-    def _suits(self, at: int, pod: PodNow) -> bool:
+    def _is_preferred(self, at: int, pod: PodNow) -> bool:
         """Return whether the pod may go there by preference.
 
         Pods without gpus go to no host with more gpus than theirs, and a job that spreads over hosts gets more pods on

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from urllib.parse import quote, unquote
 
-from peloton.access.caller import EVERYTHING, Caller, CallerKind
+from peloton.access.caller import UNRESTRICTED, Caller, CallerKind
 from peloton.model.by_hand import shorten_name
 
-CALLER: ContextVar[Caller] = ContextVar("CALLER", default=EVERYTHING)
+CALLER: ContextVar[Caller] = ContextVar("CALLER", default=UNRESTRICTED)
 """Set by the interceptor of the api. Without credentials in the settings it stays the default."""
 
 CLIENT_OF_ROLE: ContextVar[str] = ContextVar("CLIENT_OF_ROLE", default="")

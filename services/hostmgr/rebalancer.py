@@ -15,7 +15,7 @@ from peloton.api.convert_rebalance import GOAL_NUMBERS, goals_of
 from peloton.api.service_names import REBALANCE_SERVICE
 from peloton.api.v0.rebalance import rebalance_pb2 as pb
 from peloton.errors import InvalidArgument, Unavailable
-from peloton.hosts.domain_counts import Counts, everywhere
+from peloton.hosts.domain_counts import Counts, open_domains
 from peloton.hosts.resource_holds import ComingBackOf
 from peloton.hosts.state import HOSTS_UNKNOWN
 from peloton.lifecycle.rebalance import MOVES_MAX, goals_refusal, move_text
@@ -99,7 +99,7 @@ class Rebalancer:
         """Count domains. A job under a hard bound whose pods are being placed has no open domain: its pods stay until
         the next plan."""
         try:
-            return everywhere(self._count_domains(job_id, shapes, drained=drained))
+            return open_domains(self._count_domains(job_id, shapes, drained=drained))
         except Unavailable:
             return dict.fromkeys(shapes, ())
 

@@ -22,7 +22,7 @@ class EnqueueWaiter:
     is_queued: bool = False  # memory has its pods: the next cycle considers them
 
     async def count_admitted(self) -> int:
-        """Return how many single pods the next cycle admitted; 0 when none runs within PATIENCE_S."""
+        """Return how many single pods the next cycle admitted; 0 when none runs within TIMEOUT_S."""
         await asyncio.wait([self.answer], timeout=TIMEOUT_S)
         return self.answer.result() if self.answer.done() else 0
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-from peloton.lifecycle.failed_placements import least_hold_s
-from peloton.lifecycle.gang import HOLD
+from peloton.lifecycle.failed_placements import backoff_min_s
+from peloton.lifecycle.gang import REQUEUE_BACKOFF
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.reason import Reason, Rule
 from peloton.model.times import NS_PER_S
@@ -92,7 +92,7 @@ class Releases:
             wanted = zip((need * gang.run.gang_count for need in gang.run.need), limits, strict=True)
             share = max(-(-_WHOLE * want // all_of_it) if want < all_of_it else _WHOLE for want, all_of_it in wanted)
             shares[gang.row] = shares.get(gang.row, 0) + share
-        since_ns = now_ns - HOLD.max_s * NS_PER_S
+        since_ns = now_ns - REQUEUE_BACKOFF.max_s * NS_PER_S
         self._turns = {pool_id: seen for pool_id, seen in self._turns.items() if seen[1] > since_ns}
         for row, share in shares.items():
             pool_id, turns = tree.ids[row], -(-share // _WHOLE)
@@ -119,7 +119,7 @@ class Releases:
 
 
 def _pause_ns(turns: int) -> int:
-    return least_hold_s(max(turns, 1)) * NS_PER_S
+    return backoff_min_s(max(turns, 1)) * NS_PER_S
 
 
 def _reason(path: str, ledger: JobLedger, run: GangRun, left_ns: int) -> Reason:

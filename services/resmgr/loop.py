@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from peloton.errors import Aborted, NotFound, PelotonError, Reason, Unavailable
-from peloton.lifecycle.failed_placements import least_hold_s
+from peloton.lifecycle.failed_placements import backoff_min_s
 from peloton.lifecycle.pool_fate import PoolFate, evaluate_pool
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.admission import EvictionOrder, EvictionResult, HeldRange
@@ -194,7 +194,7 @@ class AdmissionLoop:
                 log.info("requeued job %s with backoff: %s", job_id, requeue_text(why))
             return gone
 
-        return await self._commit(lambda: work(least_hold_s(self.state.turns_held_back(job_id))), apply)
+        return await self._commit(lambda: work(backoff_min_s(self.state.backoff_turns(job_id))), apply)
 
     async def evict(self, orders: Sequence[EvictionOrder]) -> int:
         """Evict pods that the caller chose, and wake their jobs to end them on hosts. Return how many leave."""
@@ -216,7 +216,7 @@ class AdmissionLoop:
     def note_unplaced(self, job_id: JobId, count: int, why: PlacementReason) -> int:
         """Note unplaced pods; return how many times over the gangs in backoff of the job's pool would fill the pool."""
         self.state.note_unplaced(job_id, count, why)
-        return self.state.turns_held_back(job_id)
+        return self.state.backoff_turns(job_id)
 
     async def change_pools(self, decide: Callable[[], tuple[Callable[[], object], Callable[[], A]]]) -> A:
         """Change pools: ``decide`` returns a function that stores the change and one that applies it to memory, or

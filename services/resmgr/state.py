@@ -288,7 +288,7 @@ class ResmgrState:
             ledger.back_off(start, count, until_ns)
             self.in_backoff.add(ledger.job_id)
 
-    def turns_held_back(self, job_id: JobId) -> int:
+    def backoff_turns(self, job_id: JobId) -> int:
         """Return how many times the gangs in backoff would fill the pool of the job."""
         return self._releases.turns(self.jobs[job_id].pool_id) if job_id in self.jobs else 0
 

@@ -11,7 +11,7 @@ from peloton.api.v0 import peloton_pb2 as v0_peloton_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.volume import volume_pb2
 from peloton.api.v0.volume.svc import volume_svc_pb2
-from peloton.lifecycle.failed_placements import TRY_S
+from peloton.lifecycle.failed_placements import BACKOFF_STEP_S
 from peloton.lifecycle.volumes import LISTING_LAG_S
 from services.hostmgr.volumes import POLL_PERIOD_S
 from tests.e2e.database import Database, pool_config
@@ -56,7 +56,7 @@ def test_a_database_through_its_life(cluster: Cluster) -> None:
     assert "is not in cluster" in database.volumes()[0].message
     cluster.drill(f"agents/{places[0]}/start", {"now": True})
     database.wait(lambda: database.volumes()[0].state == made, "the return of the volume")
-    database.wait(lambda: set(database.states().values()) == {"RUNNING"}, "both to run", TRY_S + 30.0)
+    database.wait(lambda: set(database.states().values()) == {"RUNNING"}, "both to run", BACKOFF_STEP_S + 30.0)
     database.wait_serving()
     assert (["1", "1"], ["2", "2"], places) == (database.get_all("a"), database.get_all("b"), database.places())
 

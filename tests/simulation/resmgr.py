@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
-from peloton.lifecycle.failed_placements import find_failed_placements, least_hold_s
+from peloton.lifecycle.failed_placements import backoff_min_s, find_failed_placements
 from peloton.model.host import PlacementBatch, ReadyGang
 from peloton.model.ids import JobId
 from peloton.model.respool import PoolSpec
@@ -71,11 +71,11 @@ class SimulatedResmgr:
         """
         job_id = job.record.job_id
         self.state.note_unplaced(job_id, batch.unplaced_count, batch.why)
-        turns = self.state.turns_held_back(job_id)
+        turns = self.state.backoff_turns(job_id)
         vain = find_failed_placements([gang for gang in gangs if len(gang.pods) == 1], batch, PLACEMENT_S, turns)
         if not vain.instances:
             return
-        gone = self._admission.requeue_pods(job_id, vain.instances, vain.reason, least_hold_s(turns))
+        gone = self._admission.requeue_pods(job_id, vain.instances, vain.reason, backoff_min_s(turns))
         if gone.queued:
             self.state.apply_eviction(gone)
             self.requeued_pods += sum(count for _, _, count in gone.queued)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from peloton.lifecycle.gang import HOLD
+from peloton.lifecycle.gang import REQUEUE_BACKOFF
 from peloton.model.ids import PodId, gang_workflow_id
 from peloton.model.job import SlaSpec
 from peloton.model.pod import PodState
@@ -19,7 +19,7 @@ from workflows.policies import Policies
 
 GANG = SlaSpec(minimum_running_instances=4)
 SHORT = Policies(gang_placement_s=60.0, gang_launch_s=20.0)
-HOLD_S = HOLD.delay_ns(1) / 1e9
+HOLD_S = REQUEUE_BACKOFF.delay_ns(1) / 1e9
 
 
 def fails(*pods: tuple[int, int]) -> Callable[[PodId], PodState]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from peloton.hosts.capacity_finder import complete
-from peloton.hosts.domain_counts import Counts, everywhere
+from peloton.hosts.domain_counts import Counts, open_domains
 from peloton.hosts.state import HostState
 from peloton.lifecycle.constraints import hosts_named
 from peloton.model.daemon import DaemonHost, DaemonReach
@@ -32,7 +32,7 @@ class CapacityQueries:
         shapes = list(dict.fromkeys(each.shape for each in pods))
         fleet = self._fleet()
         barred = self._apply(self._state.finder.prepare, fleet, shapes)
-        return find_capacity(fleet, pods, barred, Spreading(fleet, everywhere(counts)) if counts else None)
+        return find_capacity(fleet, pods, barred, Spreading(fleet, open_domains(counts)) if counts else None)
 
     def for_daemon(self, shape: PodShape) -> list[DaemonHost]:
         """Return the registered hosts on which a daemon with such pods would run, by name, and which of them have

@@ -133,14 +133,14 @@ class Admission(Repository):
             )
         return results
 
-    def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
+    def requeue_gang(self, job_id: JobId, reason: RequeueReason, backoff_min_s: int = 0) -> EvictionResult:
         """Undo the launch of a gang: READY members return to PENDING in their old place, members on hosts restart.
 
-        The gang goes into backoff, longer each time, for at least ``least_hold_s`` seconds. Nothing changes when all
+        The gang goes into backoff, longer each time, for at least ``backoff_min_s`` seconds. Nothing changes when all
         members run by now, or when the gang ends or restarts for another reason. READY members become INITIALIZED if
         other members have left already. Repeated calls are safe: they do not extend a backoff that has not expired.
         """
-        least_ns = least_hold_s * NS_PER_S
+        least_ns = backoff_min_s * NS_PER_S
         return self._db.write(
             partial(requeue_gang, job_id=job_id, reason=reason, least_ns=least_ns, now_ns=self._db.clock_ns())
         )
@@ -150,20 +150,20 @@ class Admission(Repository):
         job_id: JobId,
         instances: Sequence[tuple[int, int]],
         reason: RequeueReason,
-        least_hold_s: int = 0,
+        backoff_min_s: int = 0,
         but: Sequence[int] = (),
     ) -> EvictionResult:
         """Return READY pods outside gangs, given as ``(start, count)`` by start, to PENDING, in backoff.
 
         The backoff grows with each failed placement in a row and with the time that the pods were READY, and lasts at
-        least ``least_hold_s`` seconds. If no pod of their shape was launched since they were admitted, all READY pods
+        least ``backoff_min_s`` seconds. If no pod of their shape was launched since they were admitted, all READY pods
         of that shape are requeued with them, and PENDING pods of it get the same backoff, except the instances in
         ``but``. Repeated calls are safe: pods that are no longer READY are skipped. PENDING pods get their backoff in
         later transactions of bounded size.
         """
         if not instances:
             return EvictionResult(job_id)
-        least_ns, now_ns = least_hold_s * NS_PER_S, self._db.clock_ns()
+        least_ns, now_ns = backoff_min_s * NS_PER_S, self._db.clock_ns()
         work = partial(
             requeue_pods, job_id=job_id, instances=instances, reason=reason, least_ns=least_ns, now_ns=now_ns, but=but
         )

@@ -6,7 +6,7 @@ from collections import Counter
 
 import sqlalchemy as sa
 
-from peloton.lifecycle.gang import HOLD, Stage, Step, evaluate, member_of, progress_of, stage
+from peloton.lifecycle.gang import REQUEUE_BACKOFF, Stage, Step, evaluate, member_of, progress_of, stage
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.admission import EvictionResult
@@ -60,6 +60,6 @@ def _start_backoff(
     result.requeue_count, result.held_until_ns = job.gang_requeue_count, job.gang_due_ns
     if job.gang_due_ns <= now_ns:
         result.requeue_count += 1
-        result.held_until_ns = now_ns + max(HOLD.delay_after_ns(result.requeue_count, took_ns), least_ns)
+        result.held_until_ns = now_ns + max(REQUEUE_BACKOFF.delay_after_ns(result.requeue_count, took_ns), least_ns)
     held = {"gang_requeue_count": result.requeue_count, "gang_due_ns": result.held_until_ns}
     conn.execute(sa.update(JOB).where(JOB.c.job_id == job.job_id).values(**held, revision=JOB.c.revision + 1))

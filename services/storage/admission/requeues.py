@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from peloton.lifecycle.gang import HOLD
+from peloton.lifecycle.gang import REQUEUE_BACKOFF
 from peloton.lifecycle.pod_machine import Event
 from peloton.lifecycle.pod_terms import CONFIG_OUTDATED, GOAL_ALIVE, NO_PREFERRED_HOST, QUEUED
 from peloton.lifecycle.reason_text import requeue_text
@@ -61,7 +61,7 @@ def requeue_pods(
         return result, []
 
     def until(vain_count: int) -> int:
-        return now_ns + max(HOLD.delay_after_ns(vain_count, now_ns - gone.since_ns), least_ns)
+        return now_ns + max(REQUEUE_BACKOFF.delay_after_ns(vain_count, now_ns - gone.since_ns), least_ns)
 
     by_place: dict[int, list[int]] = {}
     chosen = within(conn, Chosen(job_id, sorted(gone.failure_counts)))

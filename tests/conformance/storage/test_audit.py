@@ -13,7 +13,7 @@ from services.storage.storage import Storage
 from services.storage.tables import AUDIT
 from tests.conformance.storage.builders import NOW, SECOND
 
-EVERYTHING = AuditFilter()
+UNRESTRICTED = AuditFilter()
 
 
 def a_draft(number: int, writer: str = "w1", method: str = "JobManager/Stop", result: str = "OK") -> Draft:
@@ -24,7 +24,7 @@ def a_draft(number: int, writer: str = "w1", method: str = "JobManager/Stop", re
 def verify(storage: Storage) -> Verification:
     anchor_seq, anchor_hash, head_seq = storage.audit.ends()
     check = Verification(anchor_seq, anchor_hash)
-    for entry in storage.audit.page(EVERYTHING):
+    for entry in storage.audit.page(UNRESTRICTED):
         check.add(entry)
     check.finish(head_seq)
     return check
@@ -95,15 +95,15 @@ def test_entries_are_filtered_and_paged(storage: Storage) -> None:
         page = storage.audit.page(wanted, after, limit=limit, is_newest_first=is_newest_first)
         return [entry.draft.number for entry in page]
 
-    assert drafts == [entry.draft for entry in storage.audit.page(EVERYTHING)]
-    assert [3, 2] == numbers(EVERYTHING, limit=2, is_newest_first=True)
+    assert drafts == [entry.draft for entry in storage.audit.page(UNRESTRICTED)]
+    assert [3, 2] == numbers(UNRESTRICTED, limit=2, is_newest_first=True)
     assert [2] == numbers(AuditFilter(method="Create"))
     assert [] == numbers(AuditFilter(method="%"))
     assert [3] == numbers(AuditFilter(result="PERMISSION_DENIED", user="alice"))
     assert [2] == numbers(AuditFilter(object="job 2"))
     assert [2] == numbers(AuditFilter(since_ns=NOW + 2 * SECOND, until_ns=NOW + 3 * SECOND))
     assert [] == numbers(AuditFilter(user="ali"))
-    assert [1] == [entry.draft.number for entry in storage.audit.page(EVERYTHING, before=2)]
+    assert [1] == [entry.draft.number for entry in storage.audit.page(UNRESTRICTED, before=2)]
 
 
 def test_a_writer_that_skips_a_number_is_named(storage: Storage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peloton.lifecycle.discovery import NOWHERE, Peer
-from peloton.lifecycle.gang import HOLD
+from peloton.lifecycle.gang import REQUEUE_BACKOFF
 from peloton.lifecycle.retry import REASON_LAUNCH_REFUSED
 from peloton.model.admission import EvictionResult
 from peloton.model.ids import JobId
@@ -147,7 +147,7 @@ def test_the_stages_of_a_gang(storage: Storage) -> None:
 def test_a_gang_without_hosts_goes_back_to_its_place(storage: Storage, clock: Clock) -> None:
     """The members are PENDING in their former place, in backoff that grows each time. Other pods of the job stay."""
     job_id = a_gang(storage)
-    held_ns = [HOLD.delay_ns(count) for count in (1, 2)]
+    held_ns = [REQUEUE_BACKOFF.delay_ns(count) for count in (1, 2)]
 
     first = storage.admission.requeue_gang(job_id, WHY)
     assert EvictionResult(job_id, [(7, 0, 3)], requeue_count=1, held_until_ns=clock() + held_ns[0]) == first

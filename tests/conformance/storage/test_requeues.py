@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.lifecycle.gang import HOLD
+from peloton.lifecycle.gang import REQUEUE_BACKOFF
 from peloton.model.admission import EvictionResult
 from peloton.model.job import JobState
 from peloton.model.pod import PodState
@@ -31,7 +31,7 @@ def test_pods_without_a_host_go_back_to_their_place(storage: Storage, clock: Clo
     world.queue(storage, job_id, limit=3, queue_seq=7)
     world.queue(storage, job_id, limit=3, queue_seq=8)
     storage.admission.mark_ready([(job_id, 0, 5)])
-    until_ns = clock() + HOLD.delay_ns(1)
+    until_ns = clock() + REQUEUE_BACKOFF.delay_ns(1)
 
     gone = storage.admission.requeue_pods(job_id, [(0, 2), (3, 3)], WHY)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from peloton.lifecycle.gang import HOLD, Stage, Step, evaluate, member_of, stage
+from peloton.lifecycle.gang import REQUEUE_BACKOFF, Stage, Step, evaluate, member_of, stage
 from peloton.lifecycle.goal import goal_after_eviction
 from peloton.lifecycle.job import count_scheduled, is_ending
 from peloton.lifecycle.pod_machine import Event
@@ -215,7 +215,7 @@ def _return_to_queue(
         result.queued += _group_by_place(job, (pod.instance_id for pod in waiting))
 
 
-def requeue_gang(job: MemoryJob, reason: RequeueReason, least_hold_s: int, now_ns: int) -> EvictionResult:
+def requeue_gang(job: MemoryJob, reason: RequeueReason, backoff_min_s: int, now_ns: int) -> EvictionResult:
     record, result = job.record, EvictionResult(job.record.job_id)
     members = job.pods.members()
     if job.has_ended or not members or evaluate(job.launch_progress()).step in (Step.RUNNING, Step.SUPERSEDED):
@@ -225,7 +225,7 @@ def requeue_gang(job: MemoryJob, reason: RequeueReason, least_hold_s: int, now_n
     count, until_ns = record.gang_requeue_count, record.gang_due_ns
     if until_ns <= now_ns:
         count += 1
-        until_ns = now_ns + max(HOLD.delay_after_ns(count, now_ns - since_ns), least_hold_s * NS_PER_S)
+        until_ns = now_ns + max(REQUEUE_BACKOFF.delay_after_ns(count, now_ns - since_ns), backoff_min_s * NS_PER_S)
     result.requeue_count, result.held_until_ns = count, until_ns
     job.write(gang_requeue_count=count, gang_due_ns=until_ns)
     words = {"message": f"queued again: {requeue_text(reason)}", "reason": REQUEUE_REASON}
@@ -243,7 +243,7 @@ def requeue_pods(
     job: MemoryJob,
     instances: Sequence[Range],
     reason: RequeueReason,
-    least_hold_s: int,
+    backoff_min_s: int,
     now_ns: int,
     but: Sequence[int] = (),
 ) -> EvictionResult:
@@ -261,7 +261,7 @@ def requeue_pods(
     counts, along = _find_backoff_groups(job, chosen, since_ns, but)
     places = _group_by_place(job, counts)
     for vain_count in sorted({*counts.values()}):
-        until_ns = now_ns + max(HOLD.delay_after_ns(vain_count, now_ns - since_ns), least_hold_s * NS_PER_S)
+        until_ns = now_ns + max(REQUEUE_BACKOFF.delay_after_ns(vain_count, now_ns - since_ns), backoff_min_s * NS_PER_S)
         words = {
             "message": f"queued again, {tries_text(vain_count, until_ns - now_ns)}: {requeue_text(reason)}",
             "reason": POD_REQUEUE_REASON,
@@ -271,7 +271,7 @@ def requeue_pods(
         result.in_backoff += [(*span, until_ns) for span in as_ranges(mine)]
     result.queued += places
     for vain_count in sorted({*along.values()}):
-        until_ns = now_ns + max(HOLD.delay_after_ns(vain_count, now_ns - since_ns), least_hold_s * NS_PER_S)
+        until_ns = now_ns + max(REQUEUE_BACKOFF.delay_after_ns(vain_count, now_ns - since_ns), backoff_min_s * NS_PER_S)
         mine = sorted(instance for instance, count in along.items() if count == vain_count)
         job.pods.fire(mine, Event.BACK_OFF, now_ns, vain_count=vain_count, held_until_ns=until_ns)
         result.in_backoff += [(*span, until_ns) for span in as_ranges(mine)]

@@ -344,12 +344,12 @@ class MemoryAdmission(_Repository):
         other = self._rows.jobs.get(JobId(why.for_job)) if isinstance(why, Grounds) else None
         return {other.record.job_id: other.record.name} if other else NO_NAMES
 
-    def requeue_gang(self, job_id: JobId, reason: RequeueReason, least_hold_s: int = 0) -> EvictionResult:
+    def requeue_gang(self, job_id: JobId, reason: RequeueReason, backoff_min_s: int = 0) -> EvictionResult:
         job = self._rows.jobs.get(job_id)
         if job is None:
             return EvictionResult(job_id)
         now_ns, before = self._rows.clock_ns(), job.record
-        result = queueing.requeue_gang(job, reason, least_hold_s, now_ns)
+        result = queueing.requeue_gang(job, reason, backoff_min_s, now_ns)
         if job.record is not before:
             self._rows.note_wakes([job_id], now_ns)
         return result
@@ -359,13 +359,13 @@ class MemoryAdmission(_Repository):
         job_id: JobId,
         instances: Sequence[Range],
         reason: RequeueReason,
-        least_hold_s: int = 0,
+        backoff_min_s: int = 0,
         but: Sequence[int] = (),
     ) -> EvictionResult:
         job = self._rows.jobs.get(job_id)
         if job is None:
             return EvictionResult(job_id)
-        return queueing.requeue_pods(job, instances, reason, least_hold_s, self._rows.clock_ns(), but)
+        return queueing.requeue_pods(job, instances, reason, backoff_min_s, self._rows.clock_ns(), but)
 
     def status_log(self, after_seq: int, limit: int) -> list[LogRow]:
         begin = max(after_seq + 1 - self._rows.log_first, 0)

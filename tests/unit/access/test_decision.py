@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from peloton.access.caller import ANONYMOUS, EVERYTHING, Caller, CallerKind, Grant, MethodList, Role, is_below
+from peloton.access.caller import ANONYMOUS, UNRESTRICTED, Caller, CallerKind, Grant, MethodList, Role, is_below
 from peloton.access.decision import decide, is_enough_on_cluster
 from peloton.access.rules import MethodRule, Needs
 from peloton.access.table import RULES
@@ -78,7 +78,7 @@ def test_operators_of_all_pools_are_not_administrators() -> None:
 
 def test_private_calls_are_for_processes_of_peloton() -> None:
     """Private calls are for processes of peloton."""
-    assert not decide(EVERYTHING, LEASE).is_allowed
+    assert not decide(UNRESTRICTED, LEASE).is_allowed
     assert decide(Caller("web", CallerKind.ROLE), LEASE).is_allowed
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from peloton.lifecycle.failed_placements import (
-    HOLD_MAX_S,
+    BACKOFF_MAX_S,
     FailedPlacements,
+    backoff_min_s,
     find_failed_placements,
-    least_hold_s,
     placement_timeout_s,
 )
-from peloton.lifecycle.gang import HOLD, Step, Verdict, evaluate
+from peloton.lifecycle.gang import REQUEUE_BACKOFF, Step, Verdict, evaluate
 from peloton.model.host import PlacementBatch, ReadyGang, Unplaced
 from peloton.model.ids import JobId
 from peloton.model.job import GangProgress
@@ -73,9 +73,9 @@ def test_gangs_with_failed_launches_give_up_sooner() -> None:
 
 def test_the_more_is_in_backoff_the_longer_is_a_hold() -> None:
     """The least backoff grows with the number of pods in backoff, up to an hour."""
-    assert [0, 60, 600, HOLD_MAX_S, HOLD_MAX_S] == [least_hold_s(turns) for turns in (0, 1, 10, 60, 10_000)]
+    assert [0, 60, 600, BACKOFF_MAX_S, BACKOFF_MAX_S] == [backoff_min_s(turns) for turns in (0, 1, 10, 60, 10_000)]
 
 
 def test_a_hold_is_no_shorter_than_the_try_before() -> None:
     """A backoff is no shorter than the try before it, up to the longest backoff."""
-    assert [30, 45, 600] == [HOLD.delay_after_ns(1, took_s * NS) // NS for took_s in (0, 45, 7_200)]
+    assert [30, 45, 600] == [REQUEUE_BACKOFF.delay_after_ns(1, took_s * NS) // NS for took_s in (0, 45, 7_200)]

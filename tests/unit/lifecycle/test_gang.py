@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.lifecycle.gang import HOLD, Member, Stage, Step, evaluate, progress_of, stage
+from peloton.lifecycle.gang import REQUEUE_BACKOFF, Member, Stage, Step, evaluate, progress_of, stage
 from peloton.lifecycle.gang_fate import Fate, fate, has_failed_finally, is_affected
 from peloton.lifecycle.reason_text import requeue_text
 from peloton.model.job import GangProgress
@@ -167,7 +167,7 @@ def test_stages_are_counted() -> None:
 
 def test_the_hold_doubles() -> None:
     """The backoff is 30 s after the first failed launch, at most 10 minutes."""
-    assert [30, 60, 120, 240, 480, 600, 600] == [HOLD.delay_ns(count) // 10**9 for count in range(1, 8)]
+    assert [30, 60, 120, 240, 480, 600, 600] == [REQUEUE_BACKOFF.delay_ns(count) // 10**9 for count in range(1, 8)]
 
 
 def test_a_gang_has_failed_when_a_member_rests_without_success() -> None:

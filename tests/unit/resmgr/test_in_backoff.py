@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from peloton.lifecycle.failed_placements import TRY_S
+from peloton.lifecycle.failed_placements import BACKOFF_STEP_S
 from peloton.model.ids import JobId
 from peloton.model.pod import PodState
 from peloton.model.reason import Reason, Rule
@@ -85,7 +85,7 @@ async def test_what_was_released_for_new_hosts_is_not_in_backoff_again_by_a_rebu
 
         fresh = rebuild(world.storage)
         fresh.take_over(loop.state)
-        fresh.release_held(now_ns + TRY_S * 10**9)
+        fresh.release_held(now_ns + BACKOFF_STEP_S * 10**9)
 
         assert () == tuple(fresh.snapshot(100, now_ns).held)
 

@@ -11,7 +11,7 @@ import pytest
 
 from peloton.api.convert_pool import pool_spec
 from peloton.errors import Aborted, NotFound
-from peloton.lifecycle.failed_placements import TRY_S
+from peloton.lifecycle.failed_placements import BACKOFF_STEP_S
 from peloton.lifecycle.reason_text import queue_text
 from peloton.model.ids import JobId, RespoolId
 from peloton.model.job import JobState
@@ -224,7 +224,7 @@ async def test_what_is_in_backoff_is_tried_when_hosts_have_come(world: World) ->
             is_tried = READY in world.states(stuck)
             assert is_tried == (cpu == 101)
         now_ns = loop.clock_ns()
-        loop.clock_ns = lambda: now_ns + TRY_S * 10**9
+        loop.clock_ns = lambda: now_ns + BACKOFF_STEP_S * 10**9
         await until(lambda: world.states(stuck) == {READY: [0, 1, 2]})
 
 
