@@ -1,7 +1,8 @@
-"""Backups of both stores while Peloton runs, and their restoration while it stands still.
+"""Backups of both stores while Peloton runs, and their restoration while it is stopped.
 
 The copies need not be of one moment. A host manager that finds a restored database launches nothing until it has
-compared it with its cluster (``services/hostmgr/restored.py``); the rest is what repairs lost signals and workflows.
+compared it with its cluster (``services/hostmgr/restored.py``); lost signals and workflows are repaired as after any
+crash.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ def restore(settings: Settings, stores: Stores, folder: Path, parts: Collection[
 def _restore_database(url: str, folder: Path, made: Manifest, may_replace: bool) -> str:
     parsed = sa.make_url(url)
     if not made.dialect.startswith(parsed.get_backend_name()):  # postgres is postgresql
-        raise InvalidArgument(f"{folder} is of a {made.dialect}, and {parsed.render_as_string()} is none")
+        raise InvalidArgument(
+            f"{folder} is a backup of {made.dialect}, and cannot be restored into {parsed.render_as_string()}"
+        )
     if made.schema != schema_version.newest():
         raise InvalidArgument(
             f"{folder} has schema {made.schema} of release {made.release}, and this release has "
@@ -109,7 +112,7 @@ def _restore_database(url: str, folder: Path, made: Manifest, may_replace: bool)
     try:
         _check_replaceable(url, may_replace)
     except (Unavailable, DBAPIError) as error:
-        if not (may_replace and sqlite_files.is_damage(error)):  # what is damaged is to be replaced
+        if not (may_replace and sqlite_files.is_damage(error)):  # a damaged database may be replaced
             raise
     if made.dialect == "sqlite":
         done = _put_back(folder / DATABASE, Path(parsed.database or ""))
@@ -150,7 +153,7 @@ def _check_replaceable(url: str, may_replace: bool) -> None:
 
 def _put_back(copied: Path, target: Path) -> str:
     replaced = sqlite_copy.put_back(copied, target)
-    return f"{target} restored" + (f"; what it was is {replaced.name}" if replaced else "")
+    return f"{target} restored" + (f"; the previous file is {replaced.name}" if replaced else "")
 
 
 async def _export_schedules(settings: Settings, folder: Path) -> int:
@@ -169,7 +172,7 @@ async def _load_schedules(settings: Settings, folder: Path) -> str:
         created, present = await schedules.load(client, folder)
     except (RPCError, RuntimeError) as error:
         raise Unavailable(f"Temporal at {config['target_host']} does not take schedules: {error}") from error
-    return f"{created} schedules created, {present} were there"
+    return f"{created} schedules created, {present} existed already"
 
 
 def _path_of(db: Database) -> Path:

@@ -47,10 +47,10 @@ async def export(client: Client, folder: Path) -> int:
 
 
 async def load(client: Client, folder: Path) -> tuple[int, int]:
-    """Create the schedules that are not there; return how many were created, and how many were there. A time that both
-    have run has one job, as its id follows from schedule and time. Raises RPCError.
+    """Create the missing schedules; return the number of created ones, and of existing ones. A time that was run before
+    and after the backup has one job, as its id follows from schedule and time. Raises RPCError.
     """
-    created = present = 0
+    created = existing = 0
     with (folder / NAME).open(encoding="ascii") as file:
         while line := file.readline(LINE_BYTES_MAX):
             given = json.loads(line)
@@ -69,8 +69,8 @@ async def load(client: Client, folder: Path) -> tuple[int, int]:
             except RPCError as error:
                 if error.status is not RPCStatusCode.ALREADY_EXISTS:
                     raise
-                present += 1
-    return created, present
+                existing += 1
+    return created, existing
 
 
 def _encode(message: Message) -> str:

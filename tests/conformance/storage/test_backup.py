@@ -173,7 +173,9 @@ def test_each_replaced_file_is_kept(tmp_path: Path) -> None:
     storage.close()
 
     for name in ("replaced", "replaced-2"):
-        assert [f"{file} restored; what it was is peloton.db.{name}"] == bring_back(url, tmp_path / "backup", True)
+        assert [f"{file} restored; the previous file is peloton.db.{name}"] == bring_back(
+            url, tmp_path / "backup", True
+        )
 
     first = Storage(f"{url}.replaced")
     assert first.jobs.get(job_id)

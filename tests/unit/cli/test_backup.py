@@ -36,7 +36,7 @@ def test_both_stores_go_and_come_back(run: Run, data: Path, tmp_path: Path) -> N
     parts = "--part database --part temporal"
     restored = run(f"admin restore {folder} {where} {parts} --replace").stdout.splitlines()
     assert [
-        f"{data / name} restored; what it was is {name}.replaced" for name in ("peloton.db", "temporal.db")
+        f"{data / name} restored; the previous file is {name}.replaced" for name in ("peloton.db", "temporal.db")
     ] == restored
     assert (data / "peloton.db.replaced").exists()
     (data / "temporal.db").unlink()
