@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from peloton.errors import Reason, ResourceExhausted
 
+PEER_CHARS_MAX = 64
 PEERS_MAX = 4_096
-"""Peers that are remembered; the one that failed longest ago is forgotten first."""
+"""Limit of peers in memory; the one that failed longest ago is removed first."""
 BURST = 20
 """Failures of a peer at once; after them it may fail once in SECONDS_PER_FAILURE."""
 SECONDS_PER_FAILURE = 1.0
@@ -29,7 +30,7 @@ def network_of_address(text: str) -> str:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        return text[:64]
+        return text[:PEER_CHARS_MAX]
     if address.version == 4:
         return str(address)
     return str(ipaddress.ip_network((address, 64), strict=False))

@@ -1,4 +1,4 @@
-"""Pools of the objects that a request names, as paths."""
+"""Pool paths of the objects that a request names."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from peloton.model.respool import PoolSpec, pool_paths
 from peloton.model.text import ID_CHARS_MAX
 
 JOBS_MAX = 50_000
-"""Jobs whose pools are remembered."""
+"""Limit of jobs whose pools are cached."""
 JOB_AGE_S = 10.0
-"""Longest time for which the pool of a job is remembered. It never changes, but the id of a deleted job may be used
-again."""
+"""Time for which the pool of a job is cached. It never changes, but the id of a deleted job may be used again."""
 POOLS_AGE_S = 1.0
 PATH_CHARS_MAX = 8_000
 OBJECTS_MAX = 10_000
-"""Objects of one request."""
+"""Limit of the objects of one request."""
 
 
 class Records(Protocol):
@@ -46,7 +45,7 @@ PoolOfSchedule = Callable[[str], Awaitable[tuple[str, str]]]
 
 
 class PoolFinder:
-    """Finds pools of objects, and remembers those of jobs. For one event loop."""
+    """Finds the pools of objects, with a cache of those of jobs. For one event loop."""
 
     def __init__(
         self,
@@ -65,25 +64,25 @@ class PoolFinder:
 
         Raises InvalidArgument.
         """
-        by_kind = group(named)
+        by_kind = group_by_kind(named)
         owners, pool_ids = await self._follow(by_kind)
         job_ids = [*by_kind[Find.JOB], *(name.rpartition("-")[0] for name in by_kind[Find.POD])]
         pools_of_jobs = await self._pools_of_jobs([*job_ids, *owners])
         pool_ids |= set(pools_of_jobs.values())
         if owners - pools_of_jobs.keys():  # of a deleted job
             pool_ids.add(CLUSTER)
-        paths_of_old: set[str] = set()
+        recorded_paths: set[str] = set()
         for name in by_kind[Find.SCHEDULE]:
             with suppress(NotFound):
                 pool_id, path = await self._pool_of_schedule(name)
-                (pool_ids if pool_id else paths_of_old).add(pool_id or path or CLUSTER)
-        named_pools = {clean(text) or CLUSTER for text in by_kind[Find.POOL]}  # an empty path may mean all pools
-        above = {clean(text) for text in by_kind[Find.ABOVE]}
+                (pool_ids if pool_id else recorded_paths).add(pool_id or path or CLUSTER)
+        named_pools = {normalize_pool(text) or CLUSTER for text in by_kind[Find.POOL]}  # empty: all pools
+        above = {normalize_pool(text) for text in by_kind[Find.ABOVE]}
         await self._read_pools({*pool_ids, *named_pools, *above})
         found = {self._paths.get(pool_id, CLUSTER) for pool_id in pool_ids}  # of a deleted pool: the cluster
         found |= {path for text in named_pools if (path := self._path(text))}
         found |= {path.rpartition("/")[0] or CLUSTER for text in above if (path := self._path(text))}
-        return tuple(sorted(found | paths_of_old))
+        return tuple(sorted(found | recorded_paths))
 
     async def _follow(self, by_kind: Mapping[Find, set[str]]) -> tuple[set[str], set[str]]:
         """Return the ids of jobs and of pools to which the named updates, volumes and migrations lead."""
@@ -141,12 +140,12 @@ class PoolFinder:
         self._read_at_s = self._clock_s()
 
 
-def clean(text: str) -> str:
+def normalize_pool(text: str) -> str:
     """Return the id of a pool, or its path without repeated and trailing slashes."""
     return re.sub("/+", "/", text).rstrip("/") or CLUSTER if text.startswith("/") else text
 
 
-def group(named: Iterable[tuple[Find, str]]) -> dict[Find, set[str]]:
+def group_by_kind(named: Iterable[tuple[Find, str]]) -> dict[Find, set[str]]:
     """Return the texts of each kind. Raises InvalidArgument for too many objects, or a text that is too long."""
     found: dict[Find, set[str]] = {find: set() for find in Find}
     for count, (find, text) in enumerate(named, 1):

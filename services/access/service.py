@@ -17,7 +17,7 @@ from services.access.access import Access, SignInPlace
 from services.access.caller import CALLER
 from services.access.ended_sessions import EndedSessions
 from services.access.methods import first_name
-from services.access.pools import PATH_CHARS_MAX, clean
+from services.access.pools import PATH_CHARS_MAX, normalize_pool
 from services.access.quotas import NO_QUOTAS, Quotas
 
 METHOD_CHARS_MAX = 200
@@ -65,7 +65,7 @@ class AccessService:
             raise InvalidArgument(f"pool {quote(request.pool)}: want the path of a pool, such as /eng/maps")
         rule = find_rule(request.method, RULES)
         if request.pool:
-            pools: tuple[str, ...] = (clean(request.pool),)
+            pools: tuple[str, ...] = (normalize_pool(request.pool),)
         else:
             pools = (CLUSTER,) if rule.without is Without.CLUSTER else ()
         decision = decide(CALLER.get(), rule, pools)

@@ -2,7 +2,7 @@
 
 One piece at a time is read, validated, compressed and stored, so memory depends on the size of a piece, not of the job.
 The job exists only after the commit. A stream that ends without a commit is discarded at once, and a stream whose api
-died by the sweep of any api.
+has died is discarded by the sweep of any api.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STREAMS_MAX = 4
 PIECE_BYTES_MAX = 8 * 2**20
 IDLE_S_MAX = 60.0
 """Longest pause between two pieces in seconds; a stream that pauses for longer is aborted."""
-LEFT_S = 3 * IDLE_S_MAX
+ABANDONED_S = 3 * IDLE_S_MAX
 """Age after which a stream that has not grown is considered abandoned."""
 SWEEP_S = 15.0
 
@@ -47,7 +47,7 @@ class BulkService(Servicer):
         self._specs = specs
         self._open = 0
         self._discards: set[asyncio.Task[None]] = set()
-        self._sweeper = asyncio.create_task(self._sweep(), name="streams that were left")
+        self._sweeper = asyncio.create_task(self._sweep(), name="sweep of abandoned streams")
 
     async def close(self) -> None:
         self._sweeper.cancel()
@@ -82,7 +82,7 @@ class BulkService(Servicer):
         except AlreadyExists as exists:
             return await self._exists(job_id, exists)
         try:
-            return await self._fill(Filling(stream, start.config, validator), pieces, context)
+            return await self._fill(StreamedJob(stream, start.config, validator), pieces, context)
         except AlreadyExists as exists:
             return await self._exists(job_id, exists)
         finally:
@@ -116,35 +116,35 @@ class BulkService(Servicer):
         return validator
 
     async def _fill(
-        self, filling: Filling, pieces: AsyncIterator[bulk_pb2.CreateJobRequest], context: Any
+        self, job: StreamedJob, pieces: AsyncIterator[bulk_pb2.CreateJobRequest], context: Any
     ) -> job_pb2.CreateResponse:
-        stream = filling.stream
+        stream = job.stream
         while (piece := await _next(pieces)) is not None:
             match piece.WhichOneof("piece"):
                 case "instances":
                     # Not counted as a write in flight: STREAMS_MAX pieces bound these bytes.
-                    rows = await self._calls.run(filling.take, piece.instances)
-                    if filling.faults:
-                        return _refuse(stream.job_id, filling.faults.message())
+                    rows = await self._calls.run(job.take, piece.instances)
+                    if job.faults:
+                        return _refuse(stream.job_id, job.faults.message())
                     await self._calls.run(self._records.job_streams.add, stream, rows)
                 case "commit":
-                    filling.check_complete(piece.commit)
-                    if faults := filling.validator.finish():
+                    job.check_complete(piece.commit)
+                    if faults := job.validator.finish():
                         return _refuse(stream.job_id, faults.message())
                     check_wanted(context)
-                    return await self._calls.finish(partial(self._commit, filling))
+                    return await self._calls.finish(partial(self._commit, job))
                 case kind:
                     raise InvalidArgument(f"a message of a stream holds {kind or 'nothing'}, want instances or commit")
         raise Aborted(f"the stream of job {stream.job_id} ended without its commit; nothing is kept")
 
-    async def _commit(self, filling: Filling) -> job_pb2.CreateResponse:
-        job_id, config, now_ns = filling.stream.job_id, filling.config, time.time_ns()
+    async def _commit(self, job: StreamedJob) -> job_pb2.CreateResponse:
+        job_id, config, now_ns = job.stream.job_id, job.config, time.time_ns()
         config.changeLog.CopyFrom(peloton_pb2.ChangeLog(version=1, createdAt=now_ns, updatedAt=now_ns))
         record = convert.new_job_record(job_id, config, now_ns, name_creator())
-        if filling.first_is_controller is not None:
-            record = replace(record, has_controller=filling.first_is_controller)
+        if job.first_is_controller is not None:
+            record = replace(record, has_controller=job.first_is_controller)
         async with self._quota.creating(record):
-            await self._calls.run(self._records.job_streams.commit, filling.stream, record, config, now_ns)
+            await self._calls.run(self._records.job_streams.commit, job.stream, record, config, now_ns)
         await self._wake.start(job_id)
         return job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=job_id))
 
@@ -158,17 +158,17 @@ class BulkService(Servicer):
     async def _sweep(self) -> None:
         while True:
             try:
-                before_ns = time.time_ns() - int(LEFT_S * 1e9)
-                left = await self._calls.run(self._records.job_streams.discard_older, before_ns)
-                if left:
-                    log.info("discarded %d abandoned streams of job creations", left)
+                before_ns = time.time_ns() - int(ABANDONED_S * 1e9)
+                discarded_count = await self._calls.run(self._records.job_streams.discard_older, before_ns)
+                if discarded_count:
+                    log.info("discarded %d abandoned streams of job creations", discarded_count)
             except Exception as error:  # storage is unavailable: the next sweep retries
                 log.warning("abandoned streams of job creations not discarded, retrying: %s", error)
             await asyncio.sleep(SWEEP_S)
 
 
-class Filling:
-    """Stream that collects pieces until its commit. For one call at a time."""
+class StreamedJob:
+    """Job that is created by a stream: the pieces received so far. For one call at a time."""
 
     def __init__(self, stream: JobStream, config: job_pb2.JobConfig, validator: JobValidator) -> None:
         self.stream = stream

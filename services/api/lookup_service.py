@@ -23,7 +23,7 @@ from services.storage.pools import Pools
 
 LIMIT_DEFAULT, LIMIT_MAX = 10, 100
 CONSIDERED_MAX = 1_000
-"""Matches among which those are found that a caller may read who may not read all."""
+"""Limit of the matches that are read for a caller who may not read all pools, before the others are filtered out."""
 PREFIX_MIN = 4
 """Minimum length of id prefixes in lookups: shorter ones match too many jobs."""
 TEXT_MAX = 8_000

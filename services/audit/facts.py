@@ -1,4 +1,4 @@
-"""Facts that the audit log has of a call: its object, its digest, and the result that its answer tells."""
+"""Facts about a call for the audit log: its objects, the digest of its request, and the result in its answer."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def result_of(path: str, answer: Any) -> tuple[str, str, str]:
             text = getattr(value, "message", value)
             return field.name, clean(str(text), REASON_CHARS_MAX), ""
         return ERROR, "", ""
-    made = [
+    created = [
         f"{_OF_IDS[field.message_type.name]} {value.value}"
         for field, value in message.ListFields()
         if field.message_type is not None and not field.is_repeated and field.message_type.name in _OF_IDS
     ]
-    return OK, "", join(made)
+    return OK, "", join(created)

@@ -1,4 +1,4 @@
-"""Interceptors of the api that note calls in the audit log: changes and refusals always, reads by setting."""
+"""Interceptors of the api that record calls in the audit log: changes and refusals always, reads by setting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SIGN_INS = frozenset(f"peloton.api.v0.access.AccessService/{name}" for name in 
 
 
 class AuditUnidentified(AroundCalls):
-    """Notes calls whose credentials are refused; outside of the interceptor that identifies callers."""
+    """Records calls whose credentials are refused; outside of the interceptor that identifies callers."""
 
     def __init__(self, recorder: Recorder | None) -> None:
         self._recorder = recorder
@@ -54,7 +54,7 @@ class AuditUnidentified(AroundCalls):
 
 
 class Audit(AroundCalls):
-    """Notes calls of identified callers; outside of the interceptor that decides what they may do."""
+    """Records calls of identified callers; outside of the interceptor that authorizes them."""
 
     def __init__(self, recorder: Recorder | None, rules: Mapping[str, MethodRule]) -> None:
         self._recorder, self._rules = recorder, rules
@@ -67,11 +67,11 @@ class Audit(AroundCalls):
         if handler.request_streaming or handler.response_streaming:
             return within(handler, call.stream, handler.request_deserializer)
         make: Any = grpc.unary_unary_rpc_method_handler
-        return make(call.answering(handler.unary_unary), handler.request_deserializer, handler.response_serializer)
+        return make(call.wrap_unary(handler.unary_unary), handler.request_deserializer, handler.response_serializer)
 
 
 class _Audited:
-    """One method whose calls are noted."""
+    """One method whose calls are recorded."""
 
     def __init__(self, recorder: Recorder, method: str, rule: MethodRule) -> None:
         self._recorder, self._path, self._rule = recorder, method, rule
@@ -79,13 +79,13 @@ class _Audited:
         self._is_sign_in = rule.method in _SIGN_INS
         self._is_noted = self._changes or (recorder.are_reads_noted and rule.needs is Needs.ROLE)
 
-    def answering(self, behaviour: Any) -> Any:
-        """Return a unary method that notes its calls."""
+    def wrap_unary(self, behaviour: Any) -> Any:
+        """Return the unary method with the recording of its calls."""
 
         async def answer(request: Any, context: Any) -> Any:
             if self._changes:
                 self._recorder.check()
-            is_noted = self._is_noted and not continues(request)
+            is_noted = self._is_noted and not continues_command(request)
             is_noted = is_noted or (self._is_sign_in and not CALLER.get().is_anonymous)
             digest = await _digest(request) if is_noted else ""
             try:
@@ -94,8 +94,8 @@ class _Audited:
                 self._note_failure(error, request, context, digest, is_noted)
                 raise
             if is_noted:
-                result, reason, made = result_of(self._path, found)
-                draft = replace(self._draft(result, request, context, made), reason=reason, digest=digest)
+                result, reason, created = result_of(self._path, found)
+                draft = replace(self._draft(result, request, context, created), reason=reason, digest=digest)
                 await self._recorder.wait(self._recorder.note(draft, is_awaited=self._changes))
             return found
 
@@ -103,7 +103,7 @@ class _Audited:
 
     @asynccontextmanager
     async def stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Note a streaming call: its beginning, since it may last for long, and its end."""
+        """Record a streaming call: its beginning, since it may last for long, and its end."""
         if self._changes:
             self._recorder.check()
         first: list[Any] = []
@@ -135,7 +135,7 @@ class _Audited:
         is_unknown = isinstance(error, Unauthenticated) and CALLER.get().is_anonymous
         (self._recorder.note_unidentified if is_unknown else self._recorder.note)(draft)
 
-    def _draft(self, result: str, request: Any, context: Any, made: str = "") -> Draft:
+    def _draft(self, result: str, request: Any, context: Any, created: str = "") -> Draft:
         caller = CALLER.get()
         named = name_objects(self._rule, self._path, request) if request is not None else ""
         return replace(
@@ -146,23 +146,23 @@ class _Audited:
             via=clean(caller.via),
             token_id=clean(caller.token_id),
             peer=peer_of(context),
-            object=join([each for each in (made, named) if each]),
+            object=join([each for each in (created, named) if each]),
         )
 
 
 def peer_of(context: Any) -> str:
-    """Return the address of the peer, behind that of the user for whom pages or bridge call."""
+    """Return the address of the peer; for a call by the pages or the bridge, of their client via the peer."""
     client, peer = CLIENT_OF_ROLE.get(), context.peer()
     return clean(f"{client} via {peer}" if client else peer)
 
 
 def is_change(rule: MethodRule) -> bool:
-    """Return whether calls of a method are noted always: all but reads."""
+    """Return whether calls of a method are always recorded: all but reads."""
     return rule.needs is Needs.ROLE and rule.role is not Role.READER and rule.method != _READ_OF_LOG
 
 
-def continues(request: Any) -> bool:
-    """Return whether a call continues a command in a pod, whose first call has been noted."""
+def continues_command(request: Any) -> bool:
+    """Return whether a call continues a command in a pod, whose first call has been recorded."""
     return bool(getattr(request, "number", 0)) and hasattr(request, "pod_name")
 
 

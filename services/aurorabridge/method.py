@@ -22,6 +22,6 @@ class Refusal(Exception):
         self.code = code
 
 
-def done() -> Any:
+def empty_result() -> Any:
     """Return the result of methods that have none: clients require one, and the original sends one of tiers."""
     return api.Result(getTierConfigResult=api.GetTierConfigResult())

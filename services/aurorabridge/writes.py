@@ -40,7 +40,7 @@ from services.aurorabridge.mapping.pins import instance_specs, read_ranges
 from services.aurorabridge.mapping.repeats import digest_of, is_repeat
 from services.aurorabridge.mapping.resources import needs_gpu
 from services.aurorabridge.mapping.update_spec import create_spec, update_spec
-from services.aurorabridge.method import Method, Refusal, done
+from services.aurorabridge.method import Method, Refusal, empty_result
 from services.aurorabridge.pools import find_pool
 from services.aurorabridge.settings import BridgeSettings
 from services.aurorabridge.thrift import api
@@ -172,19 +172,19 @@ def _refuse_as_invalid(code: grpc.StatusCode) -> Iterator[None]:
 async def pause_job_update(backend: Backend, args: Any) -> Any:
     job, _ = await _current(backend, args.key)
     await backend.jobs.PauseJobWorkflow(svc.PauseJobWorkflowRequest(**_at(job)))
-    return done()
+    return empty_result()
 
 
 async def resume_job_update(backend: Backend, args: Any) -> Any:
     job, _ = await _current(backend, args.key)
     await backend.jobs.ResumeJobWorkflow(svc.ResumeJobWorkflowRequest(**_at(job)))
-    return done()
+    return empty_result()
 
 
 async def abort_job_update(backend: Backend, args: Any) -> Any:
     job, _ = await _current(backend, args.key)
     await backend.jobs.AbortJobWorkflow(svc.AbortJobWorkflowRequest(**_at(job)))
-    return done()
+    return empty_result()
 
 
 async def pulse_job_update(backend: Backend, args: Any) -> Any:
@@ -219,7 +219,7 @@ async def rollback_job_update(backend: Backend, args: Any) -> Any:
     asked.rollback_on_failure, asked.start_paused = False, data.awaits_pulse and _is_paused(job)
     rolled_back = data.and_action(opaque.ROLLBACK)
     await _replace_job(backend, job, spec, asked, rolled_back, f"{data.update_id}/{opaque.ROLLBACK}")
-    return done()
+    return empty_result()
 
 
 async def _current(
@@ -261,7 +261,7 @@ async def kill_tasks(backend: Backend, args: Any) -> Any:
     count, named = job.job_info.spec.instance_count, frozenset(args.instances or ())
     if not named or named == set(range(count)):
         await backend.jobs.StopJob(svc.StopJobRequest(**_at(job)))
-        return done()
+        return empty_result()
     if beyond := [instance for instance in sorted(named) if not 0 <= instance < count]:
         raise Refusal(f"job {name} has no instance {beyond[0]}: it has {count} instances")
     ranges = [
@@ -273,7 +273,7 @@ async def kill_tasks(backend: Backend, args: Any) -> Any:
         raise Refusal(f"pods of job {name} cannot be stopped: {MessageToDict(answer.error)}")
     if answer.invalidInstanceIds:
         raise Refusal(f"instance {answer.invalidInstanceIds[0]} of job {name} has no pod yet; the others are stopped")
-    return done()
+    return empty_result()
 
 
 METHODS: dict[str, Method] = {

@@ -81,14 +81,14 @@ async def publish(backend: Backend, stop: asyncio.Event) -> None:
 
 
 async def publish_when_elected(lease: PublisherLease, make: Callable[[int], Runs], stop: asyncio.Event) -> None:
-    trouble = ""
+    last_failure = ""
     while not stop.is_set():
         try:
             position = await lease.take()
         except grpc.aio.AioRpcError as error:
-            if error.code().name != trouble:
+            if error.code().name != last_failure:
                 log.warning("the lease of the publisher cannot be taken: %s", error.details())
-            trouble, position = error.code().name, None
+            last_failure, position = error.code().name, None
         if position is None:
             await _pause(stop)
         else:

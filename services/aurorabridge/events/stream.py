@@ -27,9 +27,9 @@ CLIENTS_MAX = 100
 """Maximum number of open streams of one bridge: each is a watch of the api."""
 PER_CLIENT_MAX = 20
 """Maximum number of them with the same credentials or, without any, from the same address."""
-BEAT_S = 15.0
+HEARTBEAT_S = 15.0
 """Interval of comments on an idle stream, by which both ends detect a dead connection."""
-BEAT = b": beat\n\n"
+HEARTBEAT = b": beat\n\n"
 SLOW_S = 10.0
 """Time in which a client must receive what was sent; then it is disconnected, and may resume."""
 _HEAD = {
@@ -48,7 +48,7 @@ _END = {"type": "http.response.body", "body": b"", "more_body": False}
 class Streams:
     """Endpoint of all streams of one bridge."""
 
-    def __init__(self, feed: Feed, tasks: Tasks, slow_s: float = SLOW_S, beat_s: float = BEAT_S) -> None:
+    def __init__(self, feed: Feed, tasks: Tasks, slow_s: float = SLOW_S, beat_s: float = HEARTBEAT_S) -> None:
         self.feed, self.tasks = feed, tasks
         self.slow_s, self.beat_s = slow_s, beat_s
         self.open_count = 0
@@ -135,7 +135,7 @@ class _Stream(Response):
             while True:
                 await asyncio.wait({following}, timeout=self._streams.beat_s)
                 if not following.done():
-                    yield BEAT
+                    yield HEARTBEAT
                     continue
                 change = following.result()
                 if change is None:
@@ -159,7 +159,7 @@ class _Stream(Response):
 
 
 async def _refuse(error: grpc.aio.AioRpcError, send: Send) -> None:
-    """Answer 410 when the events after the id are kept no more: the client reads the present state first."""
+    """Answer 410 when the events after the id are no longer stored: the client reads the present state first."""
     status = _STATUSES.get(error.code(), 503)
     await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
     await send({"type": "http.response.body", "body": f"{error.details()}\n".encode(), "more_body": False})
