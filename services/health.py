@@ -33,7 +33,7 @@ class ProcessHealth:
         self._clock = clock
         self._waits = dict.fromkeys(roles, STARTS)
         self._answered_s = self._since_s = clock()
-        self._is_probed, self._is_away = False, False
+        self._is_probed, self._is_unavailable = False, False
         self._lock = threading.Lock()
 
     def note(self, role: str, waits: str) -> None:
@@ -45,19 +45,19 @@ class ProcessHealth:
         """Note whether storage has answered a probe."""
         with self._lock:
             now_s = self._clock()
-            if is_answer and (self._is_away or now_s - self._answered_s > PROBE_LATE_S):
+            if is_answer and (self._is_unavailable or now_s - self._answered_s > PROBE_LATE_S):
                 self._since_s = now_s
             if is_answer:
                 self._answered_s = now_s
-            self._is_probed, self._is_away = True, not is_answer
+            self._is_probed, self._is_unavailable = True, not is_answer
 
     def evaluate(self) -> Health:
         with self._lock:
             now_s = self._clock()
-            is_away = self._is_away or (self._is_probed and now_s - self._answered_s > PROBE_LATE_S)
+            is_unavailable = self._is_unavailable or (self._is_probed and now_s - self._answered_s > PROBE_LATE_S)
             waits = [f"{role}: {waits}" for role, waits in self._waits.items() if waits]
-            since_s = now_s if is_away else self._since_s
-        if is_away:
+            since_s = now_s if is_unavailable else self._since_s
+        if is_unavailable:
             waits.append("storage does not answer")
         return Health(os.getpid(), find_hung(ticks.list_loops(), since_s, now_s), "; ".join(waits))
 

@@ -1,4 +1,4 @@
-"""Rotation of the secrets of jobs: all of them are given to the store that the settings name, with its newest key."""
+"""Rotation of the secrets of jobs: all are moved to the store in the settings, encrypted with its newest key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Rotation:
 
 
 def rotate_secrets(config: str, on_progress: Callable[[int, int], None]) -> Rotation:
-    """Rotate the secrets of the database that the settings name, while roles run; what was done is not done again.
+    """Rotate the secrets of the database that the settings name, while roles run; an interrupted rotation continues.
 
     ``on_progress`` receives the numbers of jobs and secrets so far. Raises Unavailable and InvalidArgument.
     """

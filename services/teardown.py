@@ -29,7 +29,7 @@ class _Subscriber(Callbacks):
 
     def __init__(self) -> None:
         self.done = threading.Event()
-        self.fault = ""
+        self.failure = ""
 
     def registered(self, *_: Any) -> None:
         self.done.set()
@@ -37,7 +37,7 @@ class _Subscriber(Callbacks):
     reregistered = registered
 
     def denied(self, driver: Subscription, why: str) -> None:
-        self.fault = why
+        self.failure = why
         self.done.set()
 
     def error(self, driver: Subscription, message: str) -> None:
@@ -60,17 +60,17 @@ def tear_down(settings: Settings) -> str:
     finally:
         storage.close()
     access = read_mesos_access(settings)
-    ours = MesosSettings(
+    mesos_settings = MesosSettings(
         settings.mesos, cluster=settings.cluster, role=settings.mesos_role, user=settings.mesos_user, access=access
     )
     subscriber = _Subscriber()
-    driver = Subscription(subscriber, framework_info(ours, framework_id), settings.mesos, access)
+    driver = Subscription(subscriber, framework_info(mesos_settings, framework_id), settings.mesos, access)
     driver.start()
     try:
         if not subscriber.done.wait(TIMEOUT_S):
             raise Unavailable(f"Mesos at {settings.mesos} did not answer in {TIMEOUT_S:.0f} s")
-        if subscriber.fault:
-            raise Unavailable(f"Mesos master {driver.master} refuses framework {framework_id}: {subscriber.fault}")
+        if subscriber.failure:
+            raise Unavailable(f"Mesos master {driver.master} refuses framework {framework_id}: {subscriber.failure}")
         if refusal := driver.send_all([{"type": "TEARDOWN"}])[0]:
             raise Unavailable(f"Mesos master {driver.master} does not tear down framework {framework_id}: {refusal}")
     finally:
