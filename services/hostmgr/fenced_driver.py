@@ -1,7 +1,7 @@
-"""The fence around a driver that asks nothing itself: a leader that was frozen past its lease sends nothing through it.
+"""Fence for drivers without one of their own: a leader that was frozen past its lease sends nothing to the cluster.
 
-Drivers of Mesos and Kubernetes ask right before each message (``services/fence.py``). A driver from outside opens its
-connections as it likes, so each of its methods is refused here, but for those that only read.
+The drivers of Mesos and Kubernetes check the lease right before each message (``services/fence.py``). A driver of a
+plugin opens its own connections, so the check is around its methods, except those that only read.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ READS = frozenset({"stop", "demand_met", "samples_of", "output_tail", "sandbox",
 """Methods of drivers that send nothing which changes the cluster; ``stop`` ends a session."""
 READS_OF_EXTERNAL_PODS = frozenset({"watch", "list_pods", "blocked_evictions"})
 SILENT = frozenset({"return_resources", "request_capacity"})
-"""Methods that raise nothing: refused ones return that nothing happened."""
+"""Methods that never raise: a refused one returns False, as if nothing had happened."""
 
 
 class Fenced:
-    """All of an object, whose methods raise ConnectionRefusedError while ``refusal`` returns why nothing may be sent,
-    but for ``reads``."""
+    """Proxy of an object. Its methods, except ``reads``, raise ConnectionRefusedError while ``refusal`` returns a
+    reason."""
 
     def __init__(self, inner: Any, refusal: Callable[[], str], reads: frozenset[str] = frozenset()) -> None:
         self._inner, self._refusal, self._reads = inner, refusal, reads

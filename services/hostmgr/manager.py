@@ -211,7 +211,7 @@ class HostManagerCore:
             self.daemons.hosts_changed()  # daemons may be constrained by the label
 
     def _read_asked(self) -> None:
-        self.cache.read_asked(partial(self._pods.list_requests, self._settings.cluster))
+        self.cache.read_requests(partial(self._pods.list_requests, self._settings.cluster))
 
     def hosts_registered(self, hosts: Sequence[RegisteredHost]) -> None:
         if not self._stopping.is_set():

@@ -101,7 +101,7 @@ class HostCache:
             gone += [(job_id, instance) for instance in instances if instance not in still]
         return self._owner.apply(self._state.end_holds, gone, now_s)
 
-    def read_asked(self, read: Callable[[], Iterable[Sequence[PodAmounts]]]) -> None:
+    def read_requests(self, read: Callable[[], Iterable[Sequence[PodAmounts]]]) -> None:
         """Read from storage the requests of the pods on each host; pods may launch and end meanwhile."""
         self.host_pools.begin_reading()
         pods = None

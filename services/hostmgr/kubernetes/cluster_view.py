@@ -47,7 +47,7 @@ class ClusterView:
         self.cache = PodCache()
         self._is_new_term = False
         self.unconfirmed: set[str] = set()  # Peloton's pods that were launched, and whose existence is unknown
-        self.posting: set[str] = set()  # Peloton's pods that are being created
+        self.creating: set[str] = set()  # Peloton's pods that are being created
         self._node_names: set[str] = set()  # of all nodes, selected or not
         self._unready_since: dict[str, float] = {}
         self._are_nodes_known = False
@@ -78,7 +78,7 @@ class ClusterView:
     def secrets_in_use(self) -> SecretUse:
         with self.lock:
             pods = [own.pod for own in self.cache.pods.values() if own.pod and not own.has_ended]
-            jobs = {name[:JOB_ID_LENGTH] for name in self.posting}
+            jobs = {name[:JOB_ID_LENGTH] for name in self.creating}
             seen, self._secrets_seen = self._secrets_seen, set()
         return SecretUse({name for pod in pods for name in _secrets_of(pod)}, seen, jobs)
 
@@ -224,14 +224,14 @@ class ClusterView:
         self._wake()
 
     def external_pod_fits(self, pod: Json, node: str) -> None:
-        """Claim room on the node of the fit test for an admitted pod, until its scheduler binds it."""
+        """Claim resources for an admitted pod on the node that passed the fit test, until its scheduler binds it."""
         with self.lock:
             self.ledger.expect(key_of(pod), node, demand_of(pod))
         self._wake()
 
     def stand_in_placed(self, stand_in: Json, pod: Json) -> None:
-        """Move what a stand-in holds to the pod that a scheduler has bound in its place; one that has ended holds
-        nothing."""
+        """Move the resources of a stand-in to the pod that a scheduler has bound in its place; one that has ended has
+        none."""
         with self.lock:
             if not is_over(pod):
                 self.ledger.expect(key_of(pod), pod["spec"]["nodeName"], demand_of(pod))

@@ -18,11 +18,11 @@ PRIORITY = 1_000_000
 """Higher than the priority of pods without a class, so that kube-scheduler evicts none of Peloton's pods for them."""
 _NAMESPACES = "/api/v1/namespaces"
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-_OF_ALL_PODS = (
+_CAUSES_OF_ALL_PODS = (
     *("because it is being terminated", "no PriorityClass", "error looking up service account"),
     'cannot create resource "pods"',
 )
-"""Texts in rejections that do not concern the single pod, which is valid."""
+"""Texts in rejections whose cause concerns all pods, not the single one."""
 
 
 class Preparation:
@@ -39,7 +39,7 @@ class Preparation:
             try:
                 prepare(self._api, self._settings)
             except (InvalidArgument, OSError) as error:
-                self._miss(str(error))
+                self._set_lacking(str(error))
                 raise
             self.lacking = ""
 
@@ -53,7 +53,7 @@ class Preparation:
         for at, answer in zip(refused, self._api.ask_all([requests[at] for at in refused]), strict=True):
             answers[at] = answer
             if isinstance(answer, Answer) and is_unprepared(answer):
-                self._miss_more(answer.message)
+                self._record_lacking(answer.message)
         return answers
 
     def make_again(self) -> bool:
@@ -64,12 +64,12 @@ class Preparation:
             return False
         return True
 
-    def _miss_more(self, why: str) -> None:
+    def _record_lacking(self, why: str) -> None:
         """Record that pods lack something although all objects exist: a service account, or permissions."""
         with self._lock:
-            self._miss(why)
+            self._set_lacking(why)
 
-    def _miss(self, why: str) -> None:
+    def _set_lacking(self, why: str) -> None:
         if why != self.lacking:
             log.warning("cannot create pods: %s", why)
         self.lacking = why
@@ -79,7 +79,7 @@ def is_unprepared(answer: Answer) -> bool:
     """Return whether any other pod would be rejected as well."""
     if answer.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
         return False
-    return answer.status == HTTPStatus.NOT_FOUND or any(text in answer.message for text in _OF_ALL_PODS)
+    return answer.status == HTTPStatus.NOT_FOUND or any(text in answer.message for text in _CAUSES_OF_ALL_PODS)
 
 
 def prepare(api: ApiServer, settings: KubernetesSettings) -> None:
@@ -113,6 +113,6 @@ def _ensure(api: ApiServer, path: str, name: str, body: Json, command: str) -> N
     if made.is_ok or made.status == HTTPStatus.CONFLICT:
         return
     if made.status == HTTPStatus.FORBIDDEN:
-        lacking = f"{body['kind']} {name} is not there, and we may not create it ({made.message})"
-        raise InvalidArgument(f"{lacking}: let an administrator do `{command}`")
+        lacking = f"{body['kind']} {name} is missing, and this user may not create it ({made.message})"
+        raise InvalidArgument(f"{lacking}: an administrator has to run `{command}`")
     raise OSError(f"{path}/{name}: {made.message}")

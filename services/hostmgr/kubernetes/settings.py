@@ -48,7 +48,7 @@ class KubernetesSettings:
     def __post_init__(self) -> None:
         if not LABEL_VALUE.fullmatch(self.cluster) or not self.cluster:
             raise InvalidArgument(
-                f"PELOTON_CLUSTER={self.cluster!r}: on Kubernetes it ends with a letter or digit, too"
+                f"PELOTON_CLUSTER={self.cluster!r}: on Kubernetes the name must also end with a letter or digit"
             )
         if not _NAME.fullmatch(self.namespace):
             raise InvalidArgument(

@@ -66,8 +66,8 @@ def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
     total = entry.get("total_resources")
     volumes = volumes_in(total or ())
     kept = Resources(disk_mib=sum(round(volume["scalar"]["value"]) for volume in volumes.values()))
-    pot = OfferedResources(roles)
-    pot.add(total or info.get("resources", ()))
+    offered = OfferedResources(roles)
+    offered.add(total or info.get("resources", ()))
     allocated = OfferedResources(roles)
     allocated.add(entry.get("allocated_resources", ()))
     process, _, address = entry.get("pid", "").rpartition("@")
@@ -76,8 +76,8 @@ def agent_of(entry: Json, roles: Collection[str] = ()) -> Agent | None:
         info["id"]["value"],
         hostname,
         address.rpartition(":")[0],
-        pot.total(revocable=False) + kept,
-        revocable=pot.total(revocable=True),
+        offered.total(revocable=False) + kept,
+        revocable=offered.total(revocable=True),
         labels=labels_of(hostname, info.get("attributes", ()))
         | {volume_label(one): HERE for one in sorted(whole(volumes))},
         revocable_held=allocated.total(revocable=True),

@@ -96,7 +96,7 @@ class Life(RuleBasedStateMachine):
         """Start a host manager that leads."""
         self.cache = HostCache(30.0, clock=lambda: 0.0)
         self.cache.host_pools.set(self.pools)
-        self.cache.read_asked(self.rows)
+        self.cache.read_requests(self.rows)
         self.driver = MemoryDriver(self.cluster)
         events: Any = Events(self.cache)
         self.driver.start(events)
@@ -179,7 +179,7 @@ class Life(RuleBasedStateMachine):
                 [resources_id for claim in claims.values() for resources_id in claim.resources_ids]
             )
             assert self.cache.host_pools.is_stale
-            self.cache.read_asked(self.rows)
+            self.cache.read_requests(self.rows)
             self.ended += [pod for pod, _ in taken]
             return
         self.cache.pods_launched(JOB, [(pod.instance_id, pod.run_id, host, ()) for pod, host in taken])

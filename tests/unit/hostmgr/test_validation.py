@@ -37,7 +37,7 @@ def a_cache(host_pools: HostPools | None = None) -> HostCache:
     cache = HostCache(LEASE_S)
     if host_pools:
         cache.host_pools.set(host_pools)
-        cache.read_asked(lambda: [[(PodId(OTHER, 0, 1), H2, CPU)]])
+        cache.read_requests(lambda: [[(PodId(OTHER, 0, 1), H2, CPU)]])
     cache.daemons.want([Daemon(THIRD, shape(0.5))])
     cache.set_hosts([a_host(name) for name in (H1, H2, H3, H4)])
     cache.add_resources([replace(free_part(name, revocable=1), goes_ns=10**18 * (name == H3)) for name in (H1, H2, H3)])

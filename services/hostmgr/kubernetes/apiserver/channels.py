@@ -66,7 +66,7 @@ class Command:
         try:
             self._sock.settimeout(HEAD_TIMEOUT_S)
             tail = api.tail(api.access.authorization(), accept="*/*")  # a container runtime has no JSON for this: 406
-            self._sock.sendall(api.written(Request("GET", path), tail + upgrade))
+            self._sock.sendall(api.encode(Request("GET", path), tail + upgrade))
             self._protocol.receive_data(self._read_head())
             self._sock.setblocking(False)
         except BaseException:
@@ -96,10 +96,10 @@ class Command:
         until_s = time.monotonic() + wait_s
         while True:
             self._take_messages(texts)
-            held = sum(map(len, texts.values()))
-            if self._ended is not None or held >= limit_bytes:
+            received = sum(map(len, texts.values()))
+            if self._ended is not None or received >= limit_bytes:
                 break
-            data = self._receive(time.monotonic() if held else until_s)
+            data = self._receive(time.monotonic() if received else until_s)
             if data is None:
                 break
             if not data:
@@ -130,9 +130,9 @@ class Command:
 
     def _send(self, payload: bytes) -> None:
         self._unsent += Frame(Opcode.BINARY, payload).serialize(mask=True)
-        self._send_on()
+        self._flush()
 
-    def _send_on(self) -> None:
+    def _flush(self) -> None:
         """Send as much as the connection accepts. A broken connection discards the rest: data received earlier has the
         cause."""
         try:
@@ -146,7 +146,7 @@ class Command:
     def _receive(self, until_s: float) -> bytes | None:
         """Return received data; None when there is none until ``until_s`` (monotonic). Raises OSError."""
         while True:
-            self._send_on()
+            self._flush()
             with suppress(*NO_DATA_YET):
                 return self._sock.recv(READ_BYTES)
             wait_s = until_s - time.monotonic()

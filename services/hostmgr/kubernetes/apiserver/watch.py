@@ -103,12 +103,12 @@ class Reflector:
                 why = repr(error)
             failures = (1 if why else 0) if self._has_heard else failures + 1
             if why and (failures > 1 or not self._version):
-                self._lose(why)
+                self._report_loss(why)
             if failures > 1:
                 pause_s = min(BACKOFF_S * 2.0 ** min(failures - 2, 10), BACKOFF_MAX_S)
                 self._stopping.wait(pause_s * random.uniform(0.5, 1.0))
 
-    def _lose(self, why: str) -> None:
+    def _report_loss(self, why: str) -> None:
         """Report the loss once, until the next list."""
         self._version = ""
         if not self._is_lost and not self._stopping.is_set():
@@ -186,14 +186,14 @@ class Reflector:
                     stream.close()
             try:
                 for line in stream:
-                    self._take(line)
+                    self._handle_event(line)
                     if self._stopping.is_set():
                         return
             finally:
                 with self._lock:
                     self._stream = None
 
-    def _take(self, line: bytes) -> None:
+    def _handle_event(self, line: bytes) -> None:
         if self._stopping.is_set() or not line:
             return
         event = orjson.loads(line)

@@ -84,8 +84,8 @@ class Answer(NamedTuple):
     @property
     def message(self) -> str:
         """Return the message for users."""
-        said = self._status_body().get("message") or self.body[:500].decode(errors="replace").strip()
-        return f"HTTP {self.status}: {said}" if said else f"HTTP {self.status}"
+        text = self._status_body().get("message") or self.body[:500].decode(errors="replace").strip()
+        return f"HTTP {self.status}: {text}" if text else f"HTTP {self.status}"
 
     def _status_body(self) -> Json:
         try:
@@ -208,7 +208,7 @@ class ApiServer:
         if request.method != "GET" and (why := self._refusal()):
             raise ConnectionAbortedError(why)
 
-    def written(self, request: Request, tail: str) -> bytes:
+    def encode(self, request: Request, tail: str) -> bytes:
         method, path, body, content_type = request
         if not (path.isascii() and path.isprintable()) or " " in path:
             raise ValueError(f"{path!r} is not escaped")
@@ -218,7 +218,7 @@ class ApiServer:
         return f"{head}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
     def _open(self, path: str, authorization: str, silence_s: float | None) -> Stream:
-        stream = Stream(self.access, self.written(Request("GET", path), self.tail(authorization)), silence_s)
+        stream = Stream(self.access, self.encode(Request("GET", path), self.tail(authorization)), silence_s)
         with self._lock:
             self._streams = {one for one in self._streams if not one.is_closed} | {stream}
             is_closed = self.is_closed
@@ -241,7 +241,7 @@ class _Flight:
 
 
 class _Batch:
-    """One ``ask_all``, on the thread of its caller."""
+    """One call of ``ask_all``, on the thread of its caller."""
 
     def __init__(self, server: ApiServer, requests: Sequence[Request], timeout_s: float) -> None:
         self._server = server
@@ -292,14 +292,14 @@ class _Batch:
             self._waiting.append(heapq.heappop(self._later)[1])
         while self._waiting and self._free:
             self._begin(self._free.pop(), now_s)
-        if self._waiting and len(self._flights) < self._limit and (flight := self._one_more()):
+        if self._waiting and len(self._flights) < self._limit and (flight := self._add_connection()):
             self._begin(flight, now_s)
             if self._waiting and len(self._flights) < self._limit:
                 return 0.0
         until_s = min(poll_s, self._later[0][0]) if self._later else poll_s
         return max(until_s - now_s, 0.0)
 
-    def _one_more(self) -> _Flight | None:
+    def _add_connection(self) -> _Flight | None:
         """Add a connection. Raises OSError when there is none at all."""
         connection = self._server.take()
         if connection is None:
@@ -320,9 +320,9 @@ class _Batch:
         flight.authorization = self._authorization
         flight.until_s = now_s + self._timeout_s
         try:
-            flight.connection.begin(self._server.written(self._requests[index], self._tail))
+            flight.connection.begin(self._server.encode(self._requests[index], self._tail))
         except OSError as error:
-            self._broke(flight, error)
+            self._retry_broken(flight, error)
             return
         self._wait_for(flight)
 
@@ -345,7 +345,7 @@ class _Batch:
                 self._wait_for(flight)
                 return
         except OSError as error:
-            self._broke(flight, error)
+            self._retry_broken(flight, error)
             return
         self._complete(flight)
 
@@ -374,7 +374,7 @@ class _Batch:
             self._authorize()
         return True
 
-    def _broke(self, flight: _Flight, error: OSError) -> None:
+    def _retry_broken(self, flight: _Flight, error: OSError) -> None:
         index = flight.index
         self._drop(flight)
         if self._tries[index] < TRIES_MAX:

@@ -42,7 +42,7 @@ from services.hostmgr.kubernetes.external.external_specs import (
     Refused,
     config_of,
     controller_of,
-    itself,
+    owner_of_bare_pod,
     pool_of_pod,
     queue_named,
 )
@@ -324,7 +324,7 @@ class ExternalPods:
         its rollouts."""
         owner = controller_of(pod)
         if owner is None:
-            return itself(pod)
+            return owner_of_bare_pod(pod)
         if owner.kind != "ReplicaSet" or not owner.api_version.startswith("apps/"):
             return owner
         if owner.uid not in self._controllers:
@@ -520,7 +520,9 @@ class ExternalPods:
             }
         new = {run: one for run, one in seen.items() if not one.is_eviction_shown}
         causes = self._causes_of(new) if new else {}
-        endings = [Ending(new[run].owner or itself(new[run].pod), new[run].pod, why) for run, why in causes.items()]
+        endings = [
+            Ending(new[run].owner or owner_of_bare_pod(new[run].pod), new[run].pod, why) for run, why in causes.items()
+        ]
         self._unwritten += describe_evictions(endings)
         for run in causes:
             new[run].is_eviction_shown = True

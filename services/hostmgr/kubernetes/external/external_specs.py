@@ -50,11 +50,11 @@ _KNOWN_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage", "nvidia.com/
 _KNOWN_VOLUMES = frozenset(
     {"name", "emptyDir", "configMap", "secret", "projected", "downwardAPI", "hostPath", "nfs", "image", "csi"}
 )
-_MUST = "requiredDuringSchedulingIgnoredDuringExecution"
-_MAY = "preferredDuringSchedulingIgnoredDuringExecution"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 GATE_PAGE = "docs/kubernetes/gate.md"
 _REPLICATED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
-"""Kinds of owners whose pods are replicas, which go to different nodes while these have room."""
+"""Kinds of owners whose pods are replicas, which go to different nodes while these have free resources."""
 _EQUAL = task_pb2.LabelConstraint.CONDITION_EQUAL
 _LESS = task_pb2.LabelConstraint.CONDITION_LESS_THAN
 
@@ -99,7 +99,7 @@ def controller_of(thing: Json) -> Owner | None:
     return None
 
 
-def itself(pod: Json) -> Owner:
+def owner_of_bare_pod(pod: Json) -> Owner:
     meta = pod["metadata"]
     return Owner("Pod", meta["namespace"], meta["name"], meta["uid"])
 
@@ -179,7 +179,7 @@ def _fill(task: task_pb2.TaskConfig, pod: Json, cluster: str, taints: Collection
     rules += _affinity(spec.get("affinity") or {}, is_whole=not is_by_gate(pod))
     tolerations = spec.get("tolerations") or ()
     hard = [each for each in taints if not is_soft(each)]
-    rules += _away_from(tolerations, hard) if is_by_gate(pod) else _within(tolerations, hard)
+    rules += _not_on_untolerated(tolerations, hard) if is_by_gate(pod) else _on_tolerated(tolerations, hard)
     if not is_by_gate(pod):
         preferences = [*_avoid(tolerations, filter(is_soft, taints)), *_read_preferences(spec.get("affinity") or {})]
         task.hostPreferences.extend(preferences[:HOST_PREFERENCES_MAX])
@@ -199,9 +199,9 @@ def _host(key: str, value: str, condition: int = _EQUAL) -> task_pb2.Constraint:
     return rule
 
 
-def _away_from(tolerations: Collection[Json], taints: Collection[Taints]) -> Iterator[task_pb2.Constraint]:
-    """Yield that the pod is on no host whose taints it does not tolerate. A pod that tolerates some names the exclusive
-    label, so that it may be on hosts that no other pods use."""
+def _not_on_untolerated(tolerations: Collection[Json], taints: Collection[Taints]) -> Iterator[task_pb2.Constraint]:
+    """Yield constraints that exclude hosts whose taints the pod does not tolerate. A pod that tolerates some names the
+    exclusive label, so that it may be on hosts that no other pods use."""
     for each in sorted(taints):
         if not tolerates(tolerations, each):
             yield _host(TAINTS_LABEL, taints_text(each), _LESS)
@@ -209,9 +209,9 @@ def _away_from(tolerations: Collection[Json], taints: Collection[Taints]) -> Ite
         yield _host(EXCLUSIVE_LABEL, "none", _LESS)
 
 
-def _within(tolerations: Collection[Json], taints: Collection[Taints]) -> Iterator[task_pb2.Constraint]:
-    """Yield that the pod is on hosts without taints, or with those of ``taints`` that it tolerates. It stays off hosts
-    whose taints are unknown yet, as no scheduler follows that would see them."""
+def _on_tolerated(tolerations: Collection[Json], taints: Collection[Taints]) -> Iterator[task_pb2.Constraint]:
+    """Yield constraints that allow hosts without taints, or with those of ``taints`` that the pod tolerates. Hosts
+    whose taints are unknown yet are excluded: no scheduler checks them afterwards."""
     known = [one for one in tolerations if one.get("operator") in (None, "", "Equal", "Exists")]
     tolerated = [each for each in sorted(taints) if tolerates(known, each)]
     if not any(map(_is_boundless, known)):
@@ -238,12 +238,12 @@ def _any(rules: list[task_pb2.Constraint]) -> task_pb2.Constraint:
 
 
 def _affinity(affinity: Json, is_whole: bool) -> Iterator[task_pb2.Constraint]:
-    """Yield what the affinity requires of the labels of a node. Unless it ``is_whole``, unsupported parts are left
+    """Yield the constraints of the affinity on labels of nodes. Unless it ``is_whole``, unsupported parts are left
     out: the result allows more nodes than the affinity, and never fewer."""
     for kind in ("podAffinity", "podAntiAffinity"):
-        if is_whole and (affinity.get(kind) or {}).get(_MUST):
-            raise _refuse(f"Peloton does not know {kind}.{_MUST}")
-    required = (affinity.get("nodeAffinity") or {}).get(_MUST)
+        if is_whole and (affinity.get(kind) or {}).get(_REQUIRED):
+            raise _refuse(f"Peloton does not know {kind}.{_REQUIRED}")
+    required = (affinity.get("nodeAffinity") or {}).get(_REQUIRED)
     if required:
         terms = [[*_term(term, is_whole)] for term in required.get("nodeSelectorTerms") or ()]
         if terms and all(terms):
@@ -270,7 +270,7 @@ def _read_preferences(affinity: Json) -> list[task_pb2.HostPreference]:
     """Return what the affinity prefers of the labels of a node, the heaviest first. A term that is empty, or that
     Peloton does not know, says nothing."""
     found = []
-    for each in (affinity.get("nodeAffinity") or {}).get(_MAY) or ():
+    for each in (affinity.get("nodeAffinity") or {}).get(_PREFERRED) or ():
         with suppress(Refused):
             rules = [*_term(each["preference"], is_whole=True)]
             found.append(task_pb2.HostPreference(weight=each["weight"], constraint=_all(rules)))

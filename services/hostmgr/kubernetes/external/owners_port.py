@@ -1,4 +1,4 @@
-"""The port to owners that are held suspended."""
+"""Port to the owners of pods that Peloton holds suspended until their pool admits them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.hostmgr.kubernetes.apiserver.wire import Json
 
 
 class Owners(Protocol):
-    """Owners that are held suspended. A stand-in has the place of one of their pods."""
+    """Owners that are held suspended. A stand-in takes the place of one of their pods in the queue."""
 
     def admit(self, launches: Sequence[tuple[PodId, Json, str]]) -> dict[PodId, str]:
         """Unsuspend the owners of stand-ins; the rules are those of ``ExternalPods.launch``."""
@@ -23,7 +23,7 @@ class Owners(Protocol):
         ...
 
     def suspend(self, stand_ins: Collection[Json], why: str) -> None:
-        """Suspend the owners of these. Raises OSError."""
+        """Suspend the owners of the stand-ins, with the reason ``why``. Raises OSError."""
 
     def show(self, conditions: Iterable[tuple[Json, PodCondition]]) -> None:
-        """Show at the owners why these wait. Raises OSError."""
+        """Write the conditions of stand-ins to their owners, as the reason of their wait. Raises OSError."""

@@ -47,7 +47,7 @@ def make_hold_bindings(options: Options) -> list[Json]:
 
 
 def is_pod_of_held(kinds: Sequence[OwnerKind]) -> str:
-    """Return the expression that a new pod is of a held owner, which its controller has created."""
+    """Return the expression that is true for a new pod of a held owner, created by the controller of its kind."""
     marks = "object.metadata.annotations"
     is_marked = f"has({marks}) && '{HELD}' in {marks} && {marks}['{HELD}'] == '{BY_SUSPEND}'"
     jobs = [f"({test} && {is_marked})" for test in _by_operators([kind for kind in kinds if kind.is_job])]
@@ -72,7 +72,7 @@ def _policies_of(name: str, kinds: Sequence[OwnerKind], options: Options) -> Ite
     path = kinds[0].suspend_path
     is_job = kinds[0].is_job
     yield _hold_policy(name, rules, kinds, options)
-    yield _again_policy(f"{name}-again", rules, path, options)
+    yield _keep_policy(f"{name}-again", rules, path, options)
     yield _change_policy(f"{name}-change", rules, path, is_job, options)
 
 
@@ -110,8 +110,8 @@ def _hold_policy(name: str, rules: list[Json], kinds: Sequence[OwnerKind], optio
     )
 
 
-def _again_policy(name: str, rules: list[Json], path: str, options: Options) -> Json:
-    """Return the policy that notes what a user wants who sets the flag, and leaves the owner suspended."""
+def _keep_policy(name: str, rules: list[Json], path: str, options: Options) -> Json:
+    """Return the policy that keeps an owner suspended when a user sets the flag, and records the wish of the user."""
     old, new = _is_suspended("oldObject", path), _is_suspended("object", path)
     change = (
         f"Object{{metadata: Object.metadata{{annotations: {{'{PAUSED}': {new} ? 'true' : 'false'}}}}, {_set(path)}}}"
@@ -172,12 +172,14 @@ def _is_suspended(name: str, path: str) -> str:
 
 
 def _can_hold(kind: OwnerKind) -> str:
-    """Return that an object is of another kind, or that its controller heeds the flag."""
+    """Return the expression that is true for objects of other kinds, and for those whose controller respects the
+    flag."""
     return f"request.kind.kind != '{kind.kind}' || request.kind.version != '{kind.version}' || {holdable_cel(kind)}"
 
 
 def _is_paused(path: str) -> str:
-    """Return that the user of a new owner wants it suspended. The policy may see its own work, and keeps it then."""
+    """Return the expression that is true if the user wants a new owner suspended. On an owner that the policy has
+    already changed, it is the recorded wish."""
     marks = "object.metadata.annotations"
     return (
         f"{_is_held('object')} ? '{PAUSED}' in {marks} && {marks}['{PAUSED}'] == 'true' "
@@ -208,7 +210,7 @@ def _is_held(name: str) -> str:
 
 
 def _has_controller(tests: Sequence[str]) -> str:
-    """Return that an object has a controller ``o`` for which one of the tests holds."""
+    """Return the expression that is true for objects with a controller ``o`` for which one of the tests is true."""
     if not tests:
         return "false"
     return (
@@ -218,8 +220,8 @@ def _has_controller(tests: Sequence[str]) -> str:
 
 
 def _by_operators(kinds: Sequence[OwnerKind]) -> list[str]:
-    """Return the tests that a controller is of a held kind, and that its operator makes the request: only the operator
-    may write the status of all objects of its kind."""
+    """Return the expressions that are true for a controller of a held kind whose operator makes the request: only the
+    operator may write the status of all objects of its kind."""
     return [
         f"(o.kind == '{kind}' && o.apiVersion.startsWith('{group}/') && authorizer.group('{group}')"
         f".resource('{plural}').subresource('status').check('update').allowed())"

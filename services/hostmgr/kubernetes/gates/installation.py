@@ -38,9 +38,9 @@ from services.hostmgr.kubernetes.suspend.uninstallation import resume_held
 
 APPLY = "application/apply-patch+yaml"
 TRIAL_TIMEOUT_S, TRIAL_PAUSE_S = 20.0, 0.25
-"""Limit of a proof, and the pause between its attempts: a policy acts some time after it was bound."""
-ACTS_S = 1.5
-"""Seconds after which an apiserver certainly has taken over a change of a policy or binding."""
+"""Limit of a proof, and the pause between its attempts: a policy takes effect some time after it was bound."""
+TAKES_EFFECT_S = 1.5
+"""Seconds after which every apiserver certainly applies a change of a policy or binding."""
 PODS_PER_PAGE = 500
 UNGATE_ROUNDS_MAX = 1_000
 """Limit of lists of waiting pods: each round ungates all pods that it finds."""
@@ -50,7 +50,7 @@ INSTALLED = f"/apis/{API}/mutatingadmissionpolicies?labelSelector=app.kubernetes
 
 
 class NotProved(Exception):
-    """The policies do not what they are to do in this cluster, which they were not bound in."""
+    """The policies do not have their effect in this cluster. They were not installed."""
 
 
 def install(
@@ -75,7 +75,7 @@ def install(
         say(f"applied {list_names([made])}")
     if not suspends_owners:
         _delete(api, [*reversed(make_hold_bindings(held)), *reversed(make_hold_policies(held))], say)
-    time.sleep(ACTS_S)
+    time.sleep(TAKES_EFFECT_S)
 
 
 def _check_kinds(api: ApiServer, options: Options) -> None:
@@ -134,15 +134,15 @@ def _prove_hold(api: ApiServer, namespace: str) -> None:
     """Raise NotProved unless a Job is held suspended, and one of another controller is not."""
     owner = {"apiVersion": "example.org/v1", "kind": "Trial", "name": "trial", "uid": "trial", "controller": True}
     until_s = time.monotonic() + TRIAL_TIMEOUT_S
-    while why := _why_not_held(api, namespace, [], is_to_wait=True):
+    while why := _why_not_held(api, namespace, [], is_held_expected=True):
         if time.monotonic() >= until_s:
             raise NotProved(f"a Job is not held suspended: {why}")
         time.sleep(TRIAL_PAUSE_S)
-    if why := _why_not_held(api, namespace, [owner], is_to_wait=False):
+    if why := _why_not_held(api, namespace, [owner], is_held_expected=False):
         raise NotProved(f"a Job is not left to its controller: {why}")
 
 
-def _why_not_held(api: ApiServer, namespace: str, owners: Sequence[Json], is_to_wait: bool) -> str:
+def _why_not_held(api: ApiServer, namespace: str, owners: Sequence[Json], is_held_expected: bool) -> str:
     container = {"name": "trial", "image": "busybox:stable"}
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
     body = {"metadata": {"name": "trial", "ownerReferences": [*owners]}, "spec": spec}
@@ -150,7 +150,7 @@ def _why_not_held(api: ApiServer, namespace: str, owners: Sequence[Json], is_to_
     if not made.is_ok:
         return made.message
     is_held = bool(made.json()["spec"].get("suspend"))
-    return "" if is_held is is_to_wait else f"its flag is {is_held}"
+    return "" if is_held is is_held_expected else f"its flag is {is_held}"
 
 
 @contextmanager
@@ -271,7 +271,7 @@ def uninstall(
     options = Options(owners=(*kinds,))
     _check_kinds(api, options)
     _delete(api, [*make_bindings(options), *reversed(make_policies(options))], say)
-    time.sleep(ACTS_S)
+    time.sleep(TAKES_EFFECT_S)
     total = resume_held(api, kinds)
     for _ in range(UNGATE_ROUNDS_MAX):
         count = sum(_ungate(api, page) for page in _waiting_pods(api))

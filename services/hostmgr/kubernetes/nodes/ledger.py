@@ -95,7 +95,7 @@ class Ledger:
         self._add(pod, node, demand)
 
     def expect(self, pod: str, node: str, demand: Demand) -> None:
-        """Record a pod without a node for which there is to be room on this one, unless it is known already."""
+        """Reserve resources on the node for a pod that is not bound yet, unless the pod is known already."""
         if pod not in self._node_of:
             self._add(pod, node, demand)
             self._expected.add(pod)
@@ -125,16 +125,16 @@ class Ledger:
         else:
             self._dirty.add(name)
 
-    def keep_pods(self, there: Collection[str]) -> set[str]:
+    def keep_pods(self, present: Collection[str]) -> set[str]:
         """Remove all pods except these and the expected ones; return the expected ones that are absent."""
-        absent = self._expected.difference(there)
-        for pod in self._node_of.keys() - absent - set(there):
+        absent = self._expected.difference(present)
+        for pod in self._node_of.keys() - absent - set(present):
             self.drop_pod(pod)
         return absent
 
-    def keep_nodes(self, there: Collection[str]) -> None:
+    def keep_nodes(self, present: Collection[str]) -> None:
         """Remove all other nodes."""
-        for name in [name for name in self._lines if name not in there]:
+        for name in [name for name in self._lines if name not in present]:
             self.drop_node(name)
 
     # Queries.
@@ -187,7 +187,7 @@ class Ledger:
         line = self._lines.get(node)
         return line is not None and volume_id in line.being_made
 
-    def unmake(self, node: str, volume_id: str) -> None:
+    def forget_new_volume(self, node: str, volume_id: str) -> None:
         """Remove a volume that was certainly not created."""
         if (line := self._lines.get(node)) is not None and line.being_made.pop(volume_id, None) is not None:
             line.host = None
@@ -258,7 +258,7 @@ class Ledger:
         taken = {port for demand in line.demands.values() for port in demand.ports}
         ports = tuple(_without(node.ports, sorted(taken)))
         slack = Resources(cpu_milli=slack_milli)
-        volumes = node_volumes.there(node.volumes)
+        volumes = node_volumes.find_usable(node.volumes)
         if volumes:
             volumes -= {demand.volume for demand in line.demands.values()}
         return FreeResources(

@@ -99,7 +99,7 @@ def host_of(line: Line) -> RegisteredHost:
         slack, slack_held = Resources(cpu_milli=line.slack_total_milli), Resources(cpu_milli=line.slack_held_milli)
         capacity = less(node.capacity, line.foreign)  # pools share the part that external pods leave
         managed = line.held - line.foreign
-        volumes = node_volumes.there(node.volumes)
+        volumes = node_volumes.find_usable(node.volumes)
         labels = node.labels | {volume_label(one): HERE for one in sorted(volumes)} if volumes else node.labels
         amounts = capacity, slack, labels, slack_held
         line.host = RegisteredHost(

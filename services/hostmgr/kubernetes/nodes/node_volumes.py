@@ -34,7 +34,7 @@ class NodeVolume(NamedTuple):
         return f"{self.size_mib}Mi {self.stage}"
 
 
-_REFUSING = {
+_REFUSALS = {
     Stage.NEW: "",
     Stage.KEPT: "",
     Stage.GONE: "{what} is gone from node {host}",
@@ -58,7 +58,7 @@ def volumes_of(annotations: Mapping[str, str]) -> dict[str, NodeVolume]:
     return found
 
 
-def there(volumes: Mapping[str, NodeVolume]) -> frozenset[str]:
+def find_usable(volumes: Mapping[str, NodeVolume]) -> frozenset[str]:
     """Return the ids of the volumes that a pod can use."""
     return frozenset(volume_id for volume_id, volume in volumes.items() if volume.stage in (Stage.NEW, Stage.KEPT))
 
@@ -78,7 +78,7 @@ def refusal(volume: VolumeRecord, known: NodeVolume | None, is_being_made: bool,
     if user:
         return f"{what} is in use: pod {user} has it"
     if known is not None:
-        return _REFUSING[known.stage].format(what=what, host=volume.host)
+        return _REFUSALS[known.stage].format(what=what, host=volume.host)
     if volume.state is not VolumeState.INITIALIZED:
         return f"{what} is not on node {volume.host}"
     if not is_being_made and left_mib < volume.size_mib:

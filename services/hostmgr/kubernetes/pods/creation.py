@@ -45,7 +45,7 @@ class Creation:
                 taken, refused = self._use(each)
                 sent += [(pod, each) for pod in taken]
                 failed += refused
-            self._view.posting.update(str(pod.pod_id) for pod, _ in sent)
+            self._view.creating.update(str(pod.pod_id) for pod, _ in sent)
         unknown = ""
         try:
             reserved, unmade = self._folders.reserve([pod for pod, _ in sent])

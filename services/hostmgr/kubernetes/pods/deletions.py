@@ -49,7 +49,7 @@ class Deletions:
             for name in dict.fromkeys(str(pod.pod_id) for pod in pods):
                 own = view.own(name)
                 view.cache.kill_asked(name)
-                if own is None and name in view.posting:
+                if own is None and name in view.creating:
                     self._kill_after.add(name)
                 elif own is None:
                     deletions.append((name, ""))
@@ -64,7 +64,7 @@ class Deletions:
     def end_creation(self, names: Sequence[str]) -> None:
         """Handle the end of the creation of pods. Raises OSError when a pod that must end may stay alive."""
         with self._view.lock:
-            self._view.posting.difference_update(names)
+            self._view.creating.difference_update(names)
             kills = sorted(self._kill_after.intersection(names))
             self._kill_after.difference_update(kills)
         self._delete([(name, "") for name in kills])
@@ -129,7 +129,7 @@ class Deletions:
         view, reports = self._view, []
         with view.lock:
             for name in names:
-                if view.own(name) is None and name not in view.posting:
+                if view.own(name) is None and name not in view.creating:
                     view.ledger.drop_pod(view.key(name))
                     view.unconfirmed.discard(name)
                     view.cache.forget_kill(name)
@@ -164,7 +164,7 @@ class Deletions:
         """Delete due pods, and read pods that may not exist. Raises OSError."""
         view = self._view
         with view.lock:
-            doubtful = sorted(view.unconfirmed - view.posting)
+            doubtful = sorted(view.unconfirmed - view.creating)
             view.unconfirmed.difference_update(doubtful)
             due = self._removals.take(time.time())
         try:

@@ -39,7 +39,7 @@ class PodManifest:
         self._env_names = [env_name for _, env_name in template.dynamic_ports]
         config = template.config
         if asked := mesos_only(config):
-            raise InvalidArgument(f"the pod asks for what Kubernetes does not have: {', '.join(asked)}")
+            raise InvalidArgument(f"the pod requests features that Kubernetes does not have: {', '.join(asked)}")
         self._labels, annotations = _labels_of(template, settings.cluster)
         self._annotations = orjson.Fragment(orjson.dumps(annotations))
         volumes = PodVolumes(settings.cluster, template.secrets, template.volume)

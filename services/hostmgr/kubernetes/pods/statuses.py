@@ -65,12 +65,12 @@ def stuck(
         return None
     for name, waiting in _waiting(pod):
         reason, text = waiting.get("reason", ""), waiting.get("message", "")
-        if (patience := WAIT_LIMITS.get(reason)) is None:
+        if (limit := WAIT_LIMITS.get(reason)) is None:
             continue
         is_refused = refused_s > 0 and pull_of(reason, text) in (Pull.REFUSED, Pull.UNEXPLAINED)
         if is_refused and now_s - refused_s >= (bound_s := min(PULL_REFUSED_S, image_timeout_s)):
             how = f"container {name} cannot be started, its registry has refused the image for {bound_s:g} s: {reason}"
-        elif now_s - _seconds(began) >= patience.seconds(image_timeout_s):
+        elif now_s - _seconds(began) >= limit.seconds(image_timeout_s):
             how = f"container {name} cannot be started: {reason}"
         else:
             continue
@@ -230,8 +230,8 @@ def _end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
         return PodState.KILLED, why or Cause.REMOVED
     if phase(pod) == "Succeeded":
         return PodState.SUCCEEDED, Cause.PROGRAM
-    guilty = _guilty(pod)
-    return PodState.FAILED, container_cause(guilty[1].get("reason", "")) if guilty else Cause.PROGRAM
+    failed = _first_failed(pod)
+    return PodState.FAILED, container_cause(failed[1].get("reason", "")) if failed else Cause.PROGRAM
 
 
 def _classify_forced_end(pod: Json, kill_asked: bool) -> tuple[PodState, Cause]:
@@ -300,7 +300,7 @@ def _has_begun(pod: Json) -> bool:
     )
 
 
-def _guilty(pod: Json) -> tuple[str, Json] | None:
+def _first_failed(pod: Json) -> tuple[str, Json] | None:
     """Return the container that failed first; sidecars are ended after all others, and do not decide the end."""
     sidecars = {each["name"] for each in filter(_is_sidecar, pod.get("spec", {}).get("initContainers") or ())}
     failed = [(name, ended) for name, ended in _list_terminated(pod) if ended.get("exitCode")]
@@ -345,8 +345,8 @@ def _container(name: str, state: Json, is_init: bool) -> ContainerStatus:
         began_ns = _nanoseconds(_seconds(running.get("startedAt", "")))
         return ContainerStatus(name, ContainerState.RUNNING, is_init, started_ns=began_ns)
     ended = state.get("terminated")
-    said = ended or state.get("waiting") or {}
-    reason, message = said.get("reason", ""), said.get("message", "")[:MESSAGE_MAX]
+    details = ended or state.get("waiting") or {}
+    reason, message = details.get("reason", ""), details.get("message", "")[:MESSAGE_MAX]
     if ended is None:
         return ContainerStatus(name, ContainerState.PENDING, is_init, reason, message)
     code = int(ended.get("exitCode", 0))
@@ -441,15 +441,15 @@ def _end_words(pod: Json, state: PodState, cause: Cause, deleted: bool) -> tuple
     if deleted and not is_over(pod):
         reason = _disruption_reason(pod) or "Deleted"
         return reason, f"{FORCED}: {_condition(pod, 'DisruptionTarget').get('message') or cause}"
-    guilty = _guilty(pod)
+    failed = _first_failed(pod)
     if status.get("reason"):
         return status["reason"], (status.get("message") or str(cause))[:MESSAGE_MAX]
     reason = _disruption_reason(pod)
     if reason:
         return reason, (_condition(pod, "DisruptionTarget").get("message") or str(cause))[:MESSAGE_MAX]
-    if guilty is None:
+    if failed is None:
         return "", "Command exited with status 0" if state is PodState.KILLED else str(cause)
-    return guilty[1].get("reason", ""), _exit_text(pod, *guilty)
+    return failed[1].get("reason", ""), _exit_text(pod, *failed)
 
 
 def _exit_text(pod: Json, name: str, ended: Json) -> str:

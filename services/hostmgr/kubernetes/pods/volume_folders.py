@@ -87,7 +87,7 @@ class VolumeFolders:
 
     def _unmake(self, volume: VolumeRecord) -> None:
         with self._view.lock:
-            self._view.ledger.unmake(volume.host, volume.volume_id)
+            self._view.ledger.forget_new_volume(volume.host, volume.volume_id)
 
     # Periodic tasks.
 

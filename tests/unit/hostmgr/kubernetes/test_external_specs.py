@@ -21,7 +21,7 @@ from services.hostmgr.kubernetes.external.external_specs import (
     Refused,
     config_of,
     controller_of,
-    itself,
+    owner_of_bare_pod,
     pool_named,
 )
 from services.hostmgr.kubernetes.external.gate import wants_launch
@@ -40,7 +40,7 @@ def a_pod(meta: Json | None = None, **spec: Any) -> Json:
 
 
 def config(pod: Json) -> job_pb2.JobConfig:
-    return config_of(pod, controller_of(pod) or itself(pod), "k8s")
+    return config_of(pod, controller_of(pod) or owner_of_bare_pod(pod), "k8s")
 
 
 UNTAINTED = HostLabel("peloton/label-test/" + TAINTS_LABEL, "exists", "<")
@@ -56,7 +56,7 @@ def is_taken(pod: Json, node: Json, is_known: bool = True) -> bool:
     there when the pod came."""
     read = node_of(node, SETTINGS)
     assert read is not None
-    found = config_of(pod, itself(pod), "k8s", frozenset({read.taints} if is_known and read.taints else ()))
+    found = config_of(pod, owner_of_bare_pod(pod), "k8s", frozenset({read.taints} if is_known and read.taints else ()))
     constraint = convert.pod_shape(found.defaultConfig, found.sla).constraint
     labels = labels_from([*read.labels.items(), ("peloton/cluster", "k8s")])  # type: ignore[list-item]
     return not read.withdrawn and label_misfit(constraint, labels) is None

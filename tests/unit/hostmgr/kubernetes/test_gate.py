@@ -11,7 +11,7 @@ from peloton.api import convert
 from peloton.model.ids import JobId, PodId
 from peloton.model.pod import AllOf, AnyOf, HostLabel
 from services.hostmgr.kubernetes.apiserver.wire import STRATEGIC_PATCH
-from services.hostmgr.kubernetes.external.external_specs import config_of, itself, pool_of_pod
+from services.hostmgr.kubernetes.external.external_specs import config_of, owner_of_bare_pod, pool_of_pod
 from services.hostmgr.kubernetes.external.gate import (
     ADMITTED_AT,
     FITS_ON,
@@ -120,7 +120,7 @@ def test_what_peloton_does_not_know_is_left_to_the_scheduler() -> None:
     pod = a_pod(
         GATE, affinity=affinity, volumes=volumes, topologySpreadConstraints=spread, resourceClaims=[{"name": "tpu"}]
     )
-    found = config_of(pod, itself(pod), "k8s")
+    found = config_of(pod, owner_of_bare_pod(pod), "k8s")
     constraint = convert.pod_shape(found.defaultConfig, found.sla).constraint
     zones = AnyOf((HostLabel("zone", "a"), HostLabel("zone", "b")))
     assert AllOf((HostLabel("peloton/cluster", "k8s"), zones)) == constraint
@@ -133,7 +133,7 @@ def test_an_alternative_that_peloton_does_not_know_allows_every_node() -> None:
         {"matchExpressions": [{"key": "gen", "operator": "Like"}]},
     ]
     pod = a_pod(GATE, affinity={"nodeAffinity": {MUST: {"nodeSelectorTerms": terms}}})
-    found = config_of(pod, itself(pod), "k8s")
+    found = config_of(pod, owner_of_bare_pod(pod), "k8s")
     assert AllOf((HostLabel("peloton/cluster", "k8s"),)) == convert.pod_shape(found.defaultConfig, found.sla).constraint
 
 
@@ -231,7 +231,7 @@ def test_the_fit_test_knows_taints_and_tolerations(
 ) -> None:
     """A pod fits on no node whose taints it does not tolerate, and on nodes that others do not use if it does."""
     pod = a_pod(GATE, tolerations=tolerations)
-    found = config_of(pod, itself(pod), "k8s", frozenset({(GPU,), (DEDICATED,)}))
+    found = config_of(pod, owner_of_bare_pod(pod), "k8s", frozenset({(GPU,), (DEDICATED,)}))
     constraint = convert.pod_shape(found.defaultConfig, found.sla).constraint
     expected = [HostLabel(TAINTS_LABEL, str(taint), "<") for taint in away_from]
     expected += [HostLabel("peloton/exclusive", "none", "<")] if asks_for_exclusive else []

@@ -424,7 +424,7 @@ def test_what_only_mesos_can_do_is_refused_by_name(what: str) -> None:
     with pytest.raises(InvalidArgument) as refusal:
         manifest(MESOS_ONLY[what])
 
-    assert f"the pod asks for what Kubernetes does not have: {what}" == refusal.value.message
+    assert f"the pod requests features that Kubernetes does not have: {what}" == refusal.value.message
 
 
 @pytest.mark.parametrize(("user", "number"), [("root", 0), ("1000", 1000)])

@@ -68,7 +68,7 @@ def test_a_volume_that_was_not_made_takes_nothing() -> None:
     use(made)
 
     made.drop_pod("a")
-    made.unmake("n1", "v")
+    made.forget_new_volume("n1", "v")
 
     assert CAPACITY == free_resources(made)["n1"].free
 
