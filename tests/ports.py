@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from services.lab.local.ports import Taken
+from services.lab.local.ports import PortReservations
 
 
 def free_ports(count: int) -> list[int]:
@@ -12,5 +12,5 @@ def free_ports(count: int) -> list[int]:
     ports to outgoing connections: while a killed server is down, another process could get its port, or a client that
     tries to reach it could connect to itself.
     """
-    with closing(Taken()) as taken:
-        return taken.some(count)
+    with closing(PortReservations()) as taken:
+        return taken.take_any(count)

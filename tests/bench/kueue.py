@@ -24,7 +24,7 @@ import yaml
 
 from services.hostmgr.kubernetes.apiserver.access import read_access
 from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request
-from services.lab.local.ports import Taken
+from services.lab.local.ports import PortReservations
 from tests.bench import kueue_build
 from tests.bench.figures import Missing
 from tests.bench.kubernetes_bind import bound, pod
@@ -103,8 +103,8 @@ def kueue(count: int = PODS) -> dict[str, Any]:
 def manager(plane: ControlPlane, folder: Path, program: Path) -> Iterator[subprocess.Popen[str]]:
     """Start its controller manager, with a queue whose quota fits all pods."""
     shipped = kueue_build.manifests()
-    ports = Taken()
-    webhooks, health = ports.some(2)
+    ports = PortReservations()
+    webhooks, health = ports.take_any(2)
     certificates, settings, log = folder / "certificates", folder / "kueue.yaml", folder / "kueue.log"
     certificates.mkdir(parents=True)
     settings.write_text(yaml.safe_dump(configuration(shipped, webhooks, health, certificates)), encoding="utf-8")

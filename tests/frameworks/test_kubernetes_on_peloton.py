@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
-from services.lab.local.ports import Taken
+from services.lab.local.ports import PortReservations
 from tests.e2e.local import Cluster, temporary
 from tests.frameworks.processes import processes_of
 from tests.kubernetes.build import is_built, program
@@ -104,7 +104,7 @@ def run(*command: str | Path) -> str:
 def plane(tmp_path: Path) -> Iterator[Plane]:
     if not is_built():
         pytest.skip("no real Kubernetes is built: make kubernetes")
-    taken = Taken()
+    taken = PortReservations()
     first = next(port for port in range(18_000, 18_900, PORTS) if all(taken.take(port + n) for n in range(PORTS)))
     taken.close()
     with Cluster(temporary(tmp_path / "outer")) as outer:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from peloton.api.v0.respool import respool_pb2
-from services.lab.local.ports import Taken
+from services.lab.local.ports import PortReservations
 from tests.e2e.local import Cluster, shell, temporary
 from tests.frameworks.environments import ENVIRONMENTS, environment, run
 from tests.nightly import NIGHTLY
@@ -83,7 +83,7 @@ def yarn(tmp_path: Path) -> Iterator[Yarn]:
         pytest.skip("no Maven and Java here")
     pom = ("-f", str(EXAMPLE / "pom.xml"), f"-DoutputDirectory={JARS}")
     run("mvn", "-q", "-B", *pom, "dependency:copy-dependencies")
-    taken = Taken()
+    taken = PortReservations()
     first = next(port for port in range(17_100, 17_900, RM_PORTS) if all(taken.take(port + n) for n in range(RM_PORTS)))
     taken.close()
     with Cluster(temporary(tmp_path / "peloton")) as cluster:

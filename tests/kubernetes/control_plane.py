@@ -20,7 +20,7 @@ from types import TracebackType
 
 import yaml
 
-from services.lab.local.ports import Taken
+from services.lab.local.ports import PortReservations
 from tests.kubernetes import build
 from tests.kubernetes.client import Client, Login
 
@@ -73,8 +73,8 @@ class ControlPlane:
         self.folder = folder
         self.audit_log, self._is_audited = folder / "audit.jsonl", is_audited
         self.kubeconfig, self.user_kubeconfig = folder / "kubeconfig", folder / "user.kubeconfig"
-        self._ports = Taken()
-        self._etcd, self._etcd_peers, self._api, self._managers, self._schedulers = self._ports.some(5)
+        self._ports = PortReservations()
+        self._etcd, self._etcd_peers, self._api, self._managers, self._schedulers = self._ports.take_any(5)
         self._node_grace_s, self._more_flags = node_grace_s, flags or {}
         self._parts = ["etcd", "kube-apiserver", "kube-controller-manager", *(["kube-scheduler"] if scheduler else [])]
         self._running: dict[str, subprocess.Popen[bytes]] = {}

@@ -19,7 +19,7 @@ from types import TracebackType
 
 import yaml
 
-from services.lab.local.ports import OWN_PORTS, Taken
+from services.lab.local.ports import OWN_PORTS, PortReservations
 from tests.kubernetes import build, images, keeper
 from tests.kubernetes.client import Client, Json
 from tests.kubernetes.control_plane import CERTIFICATES, PEM, ControlPlane
@@ -82,8 +82,8 @@ class Machine:
     def __init__(self, plane: ControlPlane) -> None:
         self.plane, self._folder = plane, Path(tempfile.mkdtemp(prefix="kubelet-"))
         self._cgroup = f"{keeper.CGROUP_PREFIX}{os.getpid()}"
-        self._ports = Taken()
-        [self._port] = self._ports.some(1)
+        self._ports = PortReservations()
+        [self._port] = self._ports.take_any(1)
         self._keeper: subprocess.Popen[bytes] | None = None
         self._log = (self._folder / "log").open("w+b")
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from services.hostmgr.kubernetes.suspend.owner_kinds import KINDS, OwnerKind
-from services.lab.local.ports import Taken
+from services.lab.local.ports import PortReservations
 from tests.kubernetes import build, owner_parts
 from tests.kubernetes.client import Client, Json
 from tests.kubernetes.control_plane import CERTIFICATES, PEM, ControlPlane, die_with_parent
@@ -85,8 +85,8 @@ def running_job_sets(plane: ControlPlane, client: Client) -> Iterator[subprocess
     """Run the controller of JobSets, whose webhooks the apiserver asks."""
     folder = plane.folder / "jobset"
     folder.mkdir()
-    with closing(Taken()) as ports:
-        webhooks, health = ports.some(2)
+    with closing(PortReservations()) as ports:
+        webhooks, health = ports.take_any(2)
         config = _write_config(folder, webhooks, health)
         with (folder / "jobset.log").open("ab") as log:
             process = subprocess.Popen(

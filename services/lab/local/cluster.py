@@ -25,9 +25,9 @@ from services.lab.local import data_files, kubernetes
 from services.lab.local.kubernetes import LocalKubernetes
 from services.lab.local.own_kubernetes import OwnKubernetes
 from services.lab.local.part import Part
-from services.lab.local.ports import POD_PORTS, Taken
+from services.lab.local.ports import POD_PORTS, PortReservations
 from services.lab.local.roles import BRIDGE, ROLES, WEB, is_role, role_of, several
-from services.lab.local.secure import POD_VARIABLES, LocalTls, announce, opens_of
+from services.lab.local.secure import POD_VARIABLES, LocalTls, announce, channels_to_api
 from services.lab.local.temporal_server import (
     answers,
     is_passing_error,
@@ -122,11 +122,11 @@ class LocalCluster:
         self.report = report
         self.is_temporary = settings.data_dir is None
         self.data_dir = settings.data_dir or Path(tempfile.mkdtemp(prefix="peloton-"))
-        self._taken = Taken()
+        self._taken = PortReservations()
         self._has_port = not settings.port or self._taken.take(settings.port)
         own_ports = 7 + len(settings.more_clusters)
         port, temporal_port, ui_port, web_port, bridge_port, mesos_port, kubernetes_port, *more_ports = (
-            self._taken.some(own_ports + settings.apis - 1)
+            self._taken.take_any(own_ports + settings.apis - 1)
         )
         self.port = settings.port or port
         self.api_ports = [self.port, *more_ports[len(settings.more_clusters) :]]
@@ -396,7 +396,7 @@ class LocalCluster:
         if not (self.settings.metrics or METRICS_PORT in given):
             return {}
         names = [role, f"{role}, Temporal's SDK"] if role.partition("-")[0] == "worker" else [role]
-        self.metrics_ports |= zip(names, self._taken.some(len(names)), strict=True)
+        self.metrics_ports |= zip(names, self._taken.take_any(len(names)), strict=True)
         return {
             variable: str(self.metrics_ports[name])
             for variable, name in zip((METRICS_PORT, SDK_METRICS_PORT), names, strict=False)
@@ -476,7 +476,7 @@ class LocalCluster:
 
         if not (self.settings.temporal or starts_workflows(self.temporal)):
             return f"Temporal at {self.temporal}"
-        with closing(opens_of(self.tls).open(self.address, [])) as channel:
+        with closing(channels_to_api(self.tls).open(self.address, [])) as channel:
             try:
                 hosts = maintenance_pb2_grpc.MaintenanceServiceStub(channel).Query(
                     maintenance_pb2.QueryRequest(), timeout=2

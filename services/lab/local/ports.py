@@ -15,8 +15,8 @@ POD_PORTS = (range(31_000, 32_001), *(range(begin, begin + 500) for begin in ran
 defaults."""
 
 
-class Taken:
-    """The ports taken by one cluster. Other clusters cannot take them until this is closed or its process has died.
+class PortReservations:
+    """The ports reserved by one cluster. Other clusters cannot take them until this is closed or its process has died.
 
     A name is an abstract socket: like the ports themselves it belongs to a network namespace and is visible to all of
     its users, and the kernel frees it with the process that holds it.
@@ -36,8 +36,8 @@ class Taken:
         """Take a port; return False when another cluster has taken it or a process listens there."""
         return is_free(port) and self._take(f"port/{port}")
 
-    def some(self, count: int) -> list[int]:
-        """Take ``count`` ports of OWN_PORTS; raise Unavailable."""
+    def take_any(self, count: int) -> list[int]:
+        """Take ``count`` free ports of OWN_PORTS. Raises Unavailable."""
         found: list[int] = []
         for port in random.sample(OWN_PORTS, len(OWN_PORTS)):
             if len(found) == count:
@@ -49,7 +49,7 @@ class Taken:
         return found
 
     def pod_ports(self, ranges: Iterable[range] = POD_PORTS) -> range:
-        """Take one of the ranges for the pods of this cluster; raise Unavailable."""
+        """Take one of the ranges for the pods of this cluster. Raises Unavailable."""
         tried = 0
         for ports in ranges:
             if self._take(f"pods/{ports.start}"):

@@ -53,8 +53,8 @@ class LocalTls:
         return dict(zip(POD_VARIABLES, self._pod, strict=True))
 
 
-def opens_of(secured: LocalTls | None) -> PlainChannels:
-    """Return the maker of channels to the API."""
+def channels_to_api(secured: LocalTls | None) -> PlainChannels:
+    """Return the maker of channels to the API: with TLS if the cluster has it, else plain text."""
     return channels_of(secured.user if secured else None)
 
 

@@ -22,7 +22,7 @@ from services.hostmgr.kubernetes.settings import KubernetesSettings
 from services.lab.kubernetes.nodes.settings import NodeSettings
 from services.lab.kubernetes.server import EmulatedKubernetes
 from services.lab.kubernetes.settings import EmulatedKubernetesSettings
-from services.lab.local.ports import Taken
+from services.lab.local.ports import PortReservations
 from services.lab.shared.hosts import HostSpec
 from services.lab.shared.processes import die_with_parent
 from tests.conformance.driver.lab import LONG, Lab
@@ -122,8 +122,8 @@ class EmulatedProcess:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ports = Taken()
-        [self._port] = self._ports.some(1)
+        self._ports = PortReservations()
+        [self._port] = self._ports.take_any(1)
         self._process = self._begin()
 
     @property

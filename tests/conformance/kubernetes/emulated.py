@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from services.lab.local.ports import Taken
+from services.lab.local.ports import PortReservations
 from services.lab.shared.processes import die_with_parent
 from tests.kubernetes.client import Client, Login, login_of
 
@@ -20,8 +20,8 @@ class EmulatedKubernetes:
     def __init__(self, folder: Path, nodes: int = 0) -> None:
         """Emulate ``nodes`` nodes that run pods. With 0, tests create nodes themselves, on which pods do not run."""
         self._folder, self._nodes = folder, nodes
-        self._ports = Taken()
-        [self._port] = self._ports.some(1)
+        self._ports = PortReservations()
+        [self._port] = self._ports.take_any(1)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> EmulatedKubernetes:

@@ -39,8 +39,8 @@ class SimulatedPod(NodePod):
     def _plan(self, container: Json) -> Behaviour:
         text = " ".join((*container.get("command", ()), *container.get("args", ())))
         variables = {row["name"]: row.get("value", "") for row in container.get("env", ())}
-        said = behaviour(text, variables, self._settings.task_variables)
-        return simulate(said, self._settings.simulation, self.node.spec, self.name, text, self.labels)
+        requested = behaviour(text, variables, self._settings.task_variables)
+        return simulate(requested, self._settings.simulation, self.node.spec, self.name, text, self.labels)
 
     def start(self) -> None:
         self.begin()
@@ -61,7 +61,7 @@ class SimulatedPod(NodePod):
         for run, row in zip(self.run.init, self.spec.get("initContainers", ()), strict=True):
             self._end_container(run, exit_code(self._plan(row)))
             if run.exit_code:
-                self._over()
+                self._finish_run()
                 return
         self._run()
 
@@ -82,7 +82,7 @@ class SimulatedPod(NodePod):
             self._end_container(run, exit_code(self._plan(row)))
         again = [run for run in self.run.containers if self.is_restarted(run)]
         if not again:
-            self._over()
+            self._finish_run()
             return
         first = again[0]
         for run in again:
@@ -98,7 +98,7 @@ class SimulatedPod(NodePod):
         run.ended = termination_state(code, ERROR if code else COMPLETED, run.started_at or now, now, run.id)
         run.waiting, run.is_over, run.is_ready, run.is_started = None, True, False, False
 
-    def _over(self) -> None:
+    def _finish_run(self) -> None:
         self._cancel()
         self.finish()
 

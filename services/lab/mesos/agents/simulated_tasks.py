@@ -93,9 +93,9 @@ class SimulatedRuntime:
     def behaviour(self, task: Task, info: Json) -> Behaviour:
         command = info.get("command", {})
         text = text_of(command)
-        said = behaviour(text, variables_of(command), self._task_variables)
+        requested = behaviour(text, variables_of(command), self._task_variables)
         labels = labels_of(info) if self._simulation.has_task_rules else {}
-        return simulate(said, self._simulation, task.agent.spec, task.id, text, labels)
+        return simulate(requested, self._simulation, task.agent.spec, task.id, text, labels)
 
     def launch(self, task: Task) -> None:
         info = task.info

@@ -13,21 +13,21 @@ from itertools import pairwise
 import pytest
 
 from peloton.errors import Unavailable
-from services.lab.local.ports import OWN_PORTS, POD_PORTS, Taken
+from services.lab.local.ports import OWN_PORTS, POD_PORTS, PortReservations
 from tests.ports import free_ports
 
 HOLD = """
 import sys
-from services.lab.local.ports import Taken
-taken = Taken()
-print(taken.some(1)[0], flush=True)
+from services.lab.local.ports import PortReservations
+taken = PortReservations()
+print(taken.take_any(1)[0], flush=True)
 sys.stdin.read()
 """
 
 
 @contextmanager
-def two() -> Iterator[tuple[Taken, Taken]]:
-    one, other = Taken(), Taken()
+def two() -> Iterator[tuple[PortReservations, PortReservations]]:
+    one, other = PortReservations(), PortReservations()
     try:
         yield one, other
     finally:
