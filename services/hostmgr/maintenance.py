@@ -172,7 +172,7 @@ class MaintenanceController:
             ]
             changed += self._maintenance.request(self.cluster, asked, self.unavailable_max(), now_ns)
         if due.stay:
-            changed += self._maintenance.stay(self.cluster, due.stay, self.unavailable_max(), now_ns)
+            changed += self._maintenance.cancel_moves(self.cluster, due.stay, self.unavailable_max(), now_ns)
         if due.redirect:
             self._maintenance.redirect(self.cluster, due.redirect, now_ns)
             changed += [rows[name] for name in due.redirect]

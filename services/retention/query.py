@@ -97,4 +97,4 @@ def _select(wanted: Filter, path: Path, limit: int) -> tuple[str, list[Any]]:
 
 
 _KEY = ("kind", "job_id", "instance_id", "run_id", "revision", "version", "update_id", "seq")
-"""Fields that tell records apart."""
+"""Fields that identify a record."""

@@ -72,8 +72,8 @@ class RetentionPolicy:
 
 
 @dataclass(slots=True)
-class Done:
-    """Work of one step: deleted rows, bytes of the archive, and the seconds within its ``with`` blocks, which use the
+class StepResult:
+    """Result of one step: deleted rows, archived bytes, and the seconds within its ``with`` blocks, which use the
     database; ``has_more`` if more may follow."""
 
     deleted: int = 0
@@ -172,7 +172,7 @@ class Retention:
         self._cursors.pop(JOBS, None)  # deleted jobs are gone: those that an earlier round passed over are read again
         return progress
 
-    async def _drain(self, name: str, step: Callable[[int], Done], deleted: dict[str, int]) -> str:
+    async def _drain(self, name: str, step: Callable[[int], StepResult], deleted: dict[str, int]) -> str:
         """Repeat a step until nothing is left; returns why it ended early, empty if it did not."""
         end_s, deleted[name] = time.monotonic() + CLASS_S_MAX, 0
         while True:
@@ -201,7 +201,7 @@ class Retention:
 
     # -- steps, each in a thread
 
-    def _steps(self) -> dict[str, Callable[[int], Done]]:
+    def _steps(self) -> dict[str, Callable[[int], StepResult]]:
         return {
             POD_EVENTS: partial(self._delete_ended, POD_EVENTS),
             PODS: partial(self._delete_ended, PODS),
@@ -218,10 +218,10 @@ class Retention:
     def _before_ns(self, name: str) -> int:
         return cutoff_ns(self.policy.days.get(name, 0), self._clock_ns())
 
-    def _delete_ended(self, name: str, rows: int) -> Done:
+    def _delete_ended(self, name: str, rows: int) -> StepResult:
         """Delete records of the ended jobs that follow the cursor."""
         after, before_ns = self._cursors.get(name, Cursor()), self._before_ns(name)
-        done = Done()
+        done = StepResult()
         with done:
             found = self._records.list_ended(after, before_ns, rows)
         batch = plan_batch(name, found, after, before_ns, rows)
@@ -240,9 +240,9 @@ class Retention:
         done.has_more = bool(found)
         return done
 
-    def _delete_runs(self, rows: int) -> Done:
+    def _delete_runs(self, rows: int) -> StepResult:
         """Delete events of earlier runs of the next instances of jobs that live."""
-        done = Done()
+        done = StepResult()
         with done:
             runs = self._records.old_runs(self._runs_after, self._before_ns(POD_EVENTS), rows)
         if runs is not None and runs.keys:
@@ -256,8 +256,8 @@ class Retention:
         done.has_more = runs is not None
         return done
 
-    def _delete_host_events(self, rows: int) -> Done:
-        done = Done()
+    def _delete_host_events(self, rows: int) -> StepResult:
+        done = StepResult()
         with done:
             events = self._storage.host_events.list_old(self._before_ns(HOST_EVENTS), rows)
         if events:
@@ -269,9 +269,9 @@ class Retention:
         done.has_more = bool(events)
         return done
 
-    def _delete_rows(self, name: str, delete: Callable[[int, int], int], rows: int) -> Done:
+    def _delete_rows(self, name: str, delete: Callable[[int, int], int], rows: int) -> StepResult:
         """Delete rows that are not archived. ``delete`` takes the time before which they are too old, and a limit."""
-        done = Done()
+        done = StepResult()
         with done:
             done.deleted = delete(self._before_ns(name), rows)
             if done.deleted:
@@ -279,7 +279,7 @@ class Retention:
         done.has_more = done.deleted == rows
         return done
 
-    def _write(self, done: Done, group: str, first_ns: int, key: str, lines: Iterable[Line]) -> Written | None:
+    def _write(self, done: StepResult, group: str, first_ns: int, key: str, lines: Iterable[Line]) -> Written | None:
         """Write lines to the archive, if there is one; its time does not count as the database's."""
         written = self._archive.write(group, first_ns, key, lines) if self._archive is not None else None
         done.archived = written.size if written is not None else 0

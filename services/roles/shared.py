@@ -1,4 +1,4 @@
-"""Clients that the roles of one process share, and what several roles need: wakers, the sweep, leadership."""
+"""Clients that the roles of one process share, and parts of several roles: wakers, the sweep, leadership."""
 
 from __future__ import annotations
 

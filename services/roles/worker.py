@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TEMPORAL_RETRY_S = 0.5
+LOG_EVERY_S = 10.0
+"""Seconds between log lines while Temporal does not answer."""
 
 
 async def run_worker(shared: Shared, stop: asyncio.Event) -> None:
@@ -113,7 +115,7 @@ def _make_scheduled_jobs(shared: Shared, channels: AsyncLeaderChannels, calls: C
 
 async def _connect(shared: Shared, stop: asyncio.Event) -> Client | None:
     """Return a connected client, which a worker requires to start; None when the stop came first."""
-    said_at_s = 0.0
+    logged_at_s = 0.0
     while not stop.is_set():
         try:
             client = await temporal_connection.connect(
@@ -126,9 +128,9 @@ async def _connect(shared: Shared, stop: asyncio.Event) -> Client | None:
             await temporal.register_search_attributes(client)
             return client
         except (InvalidArgument, RuntimeError, OSError) as error:
-            if time.monotonic() - said_at_s > 10:
+            if time.monotonic() - logged_at_s > LOG_EVERY_S:
                 server = shared.temporal.service_client.config.target_host
                 log.info("waiting for Temporal at %s: %s", server, error)
-                said_at_s = time.monotonic()
+                logged_at_s = time.monotonic()
             await asyncio.sleep(TEMPORAL_RETRY_S)
     return None

@@ -60,12 +60,12 @@ class VaultClient:
     # -- key-value secrets
 
     def put(self, path: str, value: bytes) -> None:
-        """Create a value, never another version of one. Raises Unavailable."""
+        """Create a value; an existing one is not replaced. Raises Unavailable."""
         data = {"options": {"cas": 0}, "data": {"value": b64encode(value).decode()}}
         self._expect("POST", self._kv("data", path), data)
 
     def get(self, path: str) -> bytes:
-        """Raises Unavailable, also where there is no value."""
+        """Return a value. Raises Unavailable, also for a missing one."""
         answer = self._ask("GET", self._kv("data", path))
         if answer.status == _NOT_FOUND:
             raise Unavailable(f"{self} has no value at {self._settings.mount}/{path}: it was deleted there")
@@ -105,8 +105,10 @@ class VaultClient:
     def _accept(self, answer: Answer, path: str) -> Answer:
         if answer.status >= 300:
             errors = answer.body.get("errors")
-            said = " ".join("; ".join(map(str, errors)).split()) if isinstance(errors, list) else ""
-            raise Unavailable(f"{self} answered {answer.status} ({shorten(said, 300) or 'no reason given'}) for {path}")
+            reasons = " ".join("; ".join(map(str, errors)).split()) if isinstance(errors, list) else ""
+            raise Unavailable(
+                f"{self} answered {answer.status} ({shorten(reasons, 300) or 'no reason given'}) for {path}"
+            )
         return answer
 
     def _ask(self, method: str, path: str, body: Any = None) -> Answer:

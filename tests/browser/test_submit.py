@@ -125,7 +125,7 @@ def test_a_daemon_is_planned(shown: World, browser: Browser) -> None:
         page.write(f"name: agent\ntype: DAEMON\ndefaultConfig:\n  {own}\n")
         page.button("Plan").click()
         plan = page.view.get_by_role("region", name="Plan")
-        expect(plan).to_contain_text("would stand in no queue: hosts decide where it runs")
+        expect(plan).to_contain_text("would not be queued: hosts decide where it runs")
         expect(plan.get_by_role("img", name=re.compile(r"Hosts: \d+ of \d+ hosts match"))).to_be_visible()
         assert "" == page.page.axe()
         page.confirm()

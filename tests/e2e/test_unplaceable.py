@@ -91,7 +91,7 @@ def test_a_plan_says_which_pods_find_a_host_now(cluster: Cluster, file: Path) ->
     agent = file.with_name("agent.yaml")
     agent.write_text(yaml.safe_dump({"name": "agent", "defaultConfig": shell("sleep 600", cpu=1, memory=1)}))
     assert [
-        "The daemon of pool /planned would stand in no queue: hosts decide where it runs.",
+        "The daemon of pool /planned would not be queued: hosts decide where it runs.",
         "  4 of 4 hosts match",
         "    4 hosts with free resources: it would run there at once",
     ] == run(cluster, "job", "daemon", "plan", "/planned", agent).stdout.splitlines()[:3]

@@ -1,6 +1,6 @@
 """Plans of jobs: the admission of a job that does not exist, and the free resources of hosts for its pods.
 
-The answer about the pool is of one moment. Hosts are asked right after that, once.
+The answer about the pool is of one moment. The hosts are queried once, right after it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from services.resmgr.loop import AdmissionLoop
 from services.resmgr.state import ResmgrState
 from services.storage.storage import Storage
 
-SORTS_MAX = 100
+SHAPES_MAX = 100
 """Limit of the pod shapes of one job for which free resources are searched."""
 HeldRanges = Mapping[JobId, Sequence[HeldRange]]
 
@@ -141,9 +141,9 @@ class JobPlans:
         self, job: _Job, in_pool: _InPool, infeasible: Mapping[PodShape, object]
     ) -> tuple[pb.PlannedRoom, PlacementReason]:
         """Ask hosts for free resources; pods that not even an empty host could take are left out."""
-        sorts = plan_pods(job.record, job.pods, in_pool.admitted, in_pool.queued_count, job.binding)
-        sorts = [each for each in sorts if each.shape not in infeasible]
-        asked, others = sorts[:SORTS_MAX], sorts[SORTS_MAX:]
+        shapes = plan_pods(job.record, job.pods, in_pool.admitted, in_pool.queued_count, job.binding)
+        shapes = [each for each in shapes if each.shape not in infeasible]
+        asked, others = shapes[:SHAPES_MAX], shapes[SHAPES_MAX:]
         try:
             found = self._hosts.find_capacity(asked) if asked else CapacityAnswer(())
         except PelotonError as error:

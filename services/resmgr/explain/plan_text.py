@@ -42,11 +42,11 @@ def capacity_lines(planned: pb.PlannedRoom, admitted: int, queued: int, why: Pla
 
 def daemon_lines(pool_path: str, found: Mapping[str, DaemonPlan | PelotonError]) -> Iterator[str]:
     """Yield lines on the hosts for a planned daemon, by cluster."""
-    yield f"The daemon of pool {pool_path} would stand in no queue: hosts decide where it runs."
+    yield f"The daemon of pool {pool_path} would not be queued: hosts decide where it runs."
     for cluster, planned in found.items():
         if isinstance(planned, PelotonError):
             where = f"cluster {cluster}: " if cluster else ""
-            yield f"  {where}what it would find on hosts is not known: {planned.message}"
+            yield f"  {where}the free resources of hosts are unknown: {planned.message}"
             continue
         yield f"  {reach_line(planned.reach)}"
         yield from (f"    {line}" for line in _on_hosts(planned))

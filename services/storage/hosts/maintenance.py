@@ -151,7 +151,7 @@ class Maintenance(Repository):
             conn.execute(change.where(_IS_MOVE, HOST.c.goal == _NUMBERS[HostState.DOWN]))
 
     @writing
-    def stay(
+    def cancel_moves(
         self, conn: sa.Connection, cluster: str, hostnames: Sequence[str], unavailable_max: int, now_ns: int
     ) -> list[HostMaintenance]:
         """Cancel the moves of hosts. Returns them, and others whose drain begins because of it."""

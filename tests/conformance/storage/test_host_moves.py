@@ -86,7 +86,7 @@ def test_hosts_stay_whose_move_is_no_longer_wanted(moving: Storage) -> None:
     """The moves of both hosts are cancelled. A host in maintenance is unaffected."""
     moving.maintenance.request(C, [MaintenanceRequest(Hostname("h3"), "ip")], 3, NOW)
 
-    changed = moving.maintenance.stay(C, [H1, H2, "h3"], 1, NOW)
+    changed = moving.maintenance.cancel_moves(C, [H1, H2, "h3"], 1, NOW)
 
     assert {H1, H2} == {host.hostname for host in changed}
     assert {H1: (DRAINING, UP, "batch"), H2: (DRAINING, UP, "batch"), "h3": (DRAINING, DOWN, "")} == rows(moving)

@@ -287,7 +287,7 @@ async def test_a_plan_of_a_daemon(world: World) -> None:
     assert ("west", "the host manager is away", 0) == (away.cluster, away.notKnown, away.hosts)
     assert [pb.RULE_HOSTS_DO_NOT_MATCH] == [reason.rule for reason in answer.reasons]
     assert answer.text.splitlines() == [
-        "The daemon of pool /p would stand in no queue: hosts decide where it runs.",
+        "The daemon of pool /p would not be queued: hosts decide where it runs.",
         "  cluster east: 9 of 13 hosts match; of the others 4 hosts: label role=edge not met",
         "    2 hosts with free resources: it would run there at once",
         "    1 host where 3 preemptible instances would be evicted for it after 10 s",
@@ -295,9 +295,9 @@ async def test_a_plan_of_a_daemon(world: World) -> None:
         "    1 host without free resources, evictions not evaluated",
         "    1 host in maintenance: it would run there afterwards",
         "    its overhead, which pools would have less: cpu 1.6 of 16, memory 128 MiB of 4096 MiB",
-        "  cluster west: what it would find on hosts is not known: the host manager is away",
+        "  cluster west: the free resources of hosts are unknown: the host manager is away",
     ]
-    assert "  what it would find on hosts is not known: no host manager leads at present" == silent.text.splitlines()[1]
+    assert "  the free resources of hosts are unknown: no host manager leads at present" == silent.text.splitlines()[1]
     assert "resource pool / takes no jobs: it is not a leaf" == caught.value.details()
 
 
