@@ -60,13 +60,14 @@ class Lab:
             yield self.named(name)
 
     def must(self, method: str, path: str, body: Any = None, content_type: str = JSON) -> Json:
-        """A step that is no part of the transcript."""
+        """Make a request that is not in the transcript, and assert its success."""
         reply = self.client.ask(method, path, body, content_type)
         assert reply.status < http.client.BAD_REQUEST, (method, path, reply)
         return reply.json()
 
     def await_answer(self, status: int, method: str, path: str, body: Any) -> None:
-        """A step that is no part of the transcript, repeated: an apiserver uses some objects a moment later."""
+        """Repeat a request that is not in the transcript until it has the status: an apiserver uses new objects with a
+        delay."""
         until_s = time.monotonic() + TIMEOUT_S
         while (reply := self.client.ask(method, path, body)).status != status:
             assert time.monotonic() < until_s, (path, reply)
@@ -108,7 +109,7 @@ class Lab:
 
     @contextmanager
     def watching(self, path: str) -> Iterator[Watching]:
-        """``path`` with its query; ``watch=1`` is added."""
+        """Watch a path with its query until the block ends; ``watch=1`` is added."""
         watching = Watching(self, path, self.client.watch(f"{path}&watch=1" if "?" in path else f"{path}?watch=1"))
         try:
             yield watching
@@ -117,7 +118,7 @@ class Lab:
 
 
 class Watching:
-    """Events gather in a thread of its own."""
+    """A watch of a scenario, whose events a thread collects."""
 
     def __init__(self, lab: Lab, path: str, watch: Watch) -> None:
         self._lab, self._path, self._watch = lab, path, watch
@@ -132,13 +133,14 @@ class Watching:
         self._thread.join()
 
     def note_until(self, what: str, good: Callable[[list[Json]], bool]) -> list[Json]:
-        """The events so far, as soon as they are good: the last one that is expected has to be among them."""
+        """Record and return the events so far, as soon as ``good`` is true for them: it waits for the last expected
+        one."""
         with self._changed:
             assert self._changed.wait_for(lambda: good(self._events), TIMEOUT_S), (what, self._events)
             return self._note(what)
 
     def note_end(self, what: str) -> list[Json]:
-        """All events, once the server has ended the watch."""
+        """Record and return all events, once the server has ended the watch."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._is_over, TIMEOUT_S), (what, self._events)
             return self._note(what)
@@ -162,7 +164,7 @@ class Watching:
 
 
 def _part(body: Any, show: Show) -> Any:
-    """All of a body that has not what is shown of it: it is an unexpected one."""
+    """Return the part of a body that ``show`` selects; the whole body if it is an unexpected one without that part."""
     try:
         return show(body)
     except (KeyError, TypeError):

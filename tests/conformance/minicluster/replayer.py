@@ -77,7 +77,7 @@ class Replay:
         self._theirs = Normaliser({}, {})
         self._ours = Normaliser({}, {})
 
-    # what hooks use
+    # methods for hooks
 
     def agent(self, host: str) -> Agent:
         return self.cluster.master.registry.by_host[host]
@@ -87,7 +87,7 @@ class Replay:
         self.cluster.clock.call_later(seconds, function, *args)
 
     def crash(self, task_id: str) -> None:
-        """kill -9 of the task's executor."""
+        """Kill the executor of the task, as kill -9 does."""
         frameworks = self.cluster.master.registry.frameworks.values()
         tasks = [task for one in frameworks for task in one.tasks.values() if task.id == task_id]
         if tasks:
@@ -97,7 +97,7 @@ class Replay:
         else:
             self.found.append(Found(0, "hook", "crash", task_id, "<no such task>"))
 
-    # the walk
+    # replay of the lines
 
     async def run(self) -> list[Found]:
         loop = asyncio.get_running_loop()
@@ -108,10 +108,10 @@ class Replay:
         self._sleeps = Sleeps(loop, self._clock, self.cluster._processes)
         await self._sleeps.start()
         try:
-            self._names()
+            self._bind_names()
             await self._walk()
             await self._settle(self._pending, LATE_S)
-            self._leftovers()
+            self._add_unexpected()
         finally:
             for subscription in self._streams.values():
                 await subscription.stream.close()
@@ -119,7 +119,7 @@ class Replay:
             await self._sleeps.stop()
         return self.found
 
-    def _names(self) -> None:
+    def _bind_names(self) -> None:
         registry, recording = self.cluster.master.registry, self.recording
         for id_, host in recording.agents.items():
             agent = registry.by_host.get(host)
@@ -212,7 +212,7 @@ class Replay:
             matched |= {id(line) for line in waiting}
         self._pending = [line for line in self._pending if id(line) not in matched]
 
-    # acting
+    # calls
 
     async def _act(self, line: dict[str, Any]) -> None:
         kind = line["kind"]
@@ -226,7 +226,7 @@ class Replay:
             await self._raw(line)
 
     async def _close(self, line: dict[str, Any]) -> None:
-        """The script's reader still saw what arrived up to the end of the connection: wait for that first."""
+        """Close the stream after the events that the recording script received before it closed the connection."""
         name = line["stream"]
         for later in self.recording.lines[line["seq"] :]:
             if later.get("stream") == name and later["kind"] == "event":
@@ -242,8 +242,8 @@ class Replay:
         name = self.recording.ports.get(line["port"], "master")
         return self.cluster.port if name == "master" else self.cluster.master.registry.by_host[name].port
 
-    def _spent(self, offer_id: str) -> None:
-        """An offer that was answered or rescinded holds nothing any more."""
+    def _use_up(self, offer_id: str) -> None:
+        """Mark an offer as used up: it was answered or rescinded."""
         for subscription in self._streams.values():
             for held in subscription.offers.values():
                 for item in held:
@@ -281,7 +281,7 @@ class Replay:
         self._compare(line, recorded, actual)
         request = line["request"]
         for item in strings(self._bindings.translate(request)):
-            self._spent(item)
+            self._use_up(item)
         if self.plan.tidy and isinstance(request, dict) and request.get("type") == "SUPPRESS":
             await self._give_back(line)
 
@@ -296,10 +296,10 @@ class Replay:
         decline = {"type": "DECLINE", "framework_id": line["request"]["framework_id"], "decline": body}
         await call(self._port(line), "POST", line["path"], headers, orjson.dumps(self._bindings.translate(decline)))
         for item in ids:
-            self._spent(item["value"])
+            self._use_up(item["value"])
 
     async def _raw(self, line: dict[str, Any]) -> None:
-        """Exact bytes there and back; only the date may differ."""
+        """Exchange exact bytes, and compare the answer: only the date may differ."""
         answer = await exchange(self.cluster.port, line["request"].encode("latin-1"))
         recorded, actual = (DATE.sub("Date: #", text) for text in (line["raw_response"], answer.decode("latin-1")))
         self._compare(line, {"raw": recorded}, {"raw": actual})
@@ -314,7 +314,7 @@ class Replay:
                     subscription.offers.setdefault(offer["hostname"], []).append(held)
             else:
                 if event["type"] == "RESCIND":
-                    self._spent(event["rescind"]["offer_id"]["value"])
+                    self._use_up(event["rescind"]["offer_id"]["value"])
                 key = subject(event, self._ours)
                 subscription.events.setdefault(key, deque()).append(event)
         self._changed.set()
@@ -388,8 +388,8 @@ class Replay:
         queues = [subscription.events.get(("RESCIND", id_)) for id_ in ids]
         return all(queues)
 
-    def _leftovers(self) -> None:
-        """Events that the recording does not have. Offers and heartbeats are bounded by time, not by the recording."""
+    def _add_unexpected(self) -> None:
+        """Add events that the recording does not have. Offers and heartbeats depend on time, not on the recording."""
         for name, subscription in self._streams.items():
             for key, queue in subscription.events.items():
                 if key[0] in ("HEARTBEAT", "RESCIND"):

@@ -45,7 +45,7 @@ def test_each_time_it_is_avoided_for_longer() -> None:
 
 
 def test_a_host_that_may_not_be_avoided_is_remembered() -> None:
-    """The next return finds it again."""
+    """The returns are counted while the host may not be avoided: the next one makes it avoided."""
     record = after(1.0, 2.0, 3.0, may_avoid=False)
 
     assert (False, True) == (record.is_avoided(3.5), after_return(record, 4.0, True).is_avoided(4.5))

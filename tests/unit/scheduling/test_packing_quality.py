@@ -66,7 +66,7 @@ def test_batches_are_within_a_fiftieth_of_best_fit_decreasing() -> None:
     assert np.count_nonzero(fleet.is_used) <= 1.02 * oracle.used_count
 
 
-def test_a_second_read_moves_no_pod_to_a_host_that_does_not_take_it() -> None:
+def test_the_second_pass_moves_no_pod_to_a_host_that_does_not_take_it() -> None:
     """A host never has more pods than its resources allow, whatever the second pass tries."""
     random = Random(4)
     for _ in range(50):
