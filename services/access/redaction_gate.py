@@ -99,7 +99,7 @@ class _Redacted:
         content = found if isinstance(found, bytes) else found.SerializeToString()
         is_large = len(content) > AT_ONCE_BYTES_MAX
         ids = await asyncio.to_thread(find_ids, content) if is_large else find_ids(content)
-        if not ids - self._made_by(found):
+        if not ids - self._read_created(found):
             return content
         hidden, known = await self._find_hidden(ids, caller)
         message = answer_class(self._method).FromString(content) if isinstance(found, bytes) else found
@@ -109,7 +109,7 @@ class _Redacted:
         redact(message, hidden)
         return message.SerializeToString()
 
-    def _made_by(self, found: Any) -> set[str]:
+    def _read_created(self, found: Any) -> set[str]:
         """Return the id of the job that the call has created, in a pool that the caller was asked about."""
         if not self._creates or isinstance(found, bytes) or ("error" in _fields_of(found) and found.HasField("error")):
             return set()

@@ -184,7 +184,7 @@ def rate(pod: Json, *nodes: Json) -> list[int]:
     """Return the score of each node for the pod."""
     read = [node_of(node, SETTINGS) for node in nodes]
     taints = {each for one in read if one is not None for each in (one.taints, one.soft_taints) if each}
-    shape = shape_of(config_of(pod, itself(pod), "k8s", taints))
+    shape = shape_of(config_of(pod, owner_of_bare_pod(pod), "k8s", taints))
     return [score(shape.preferences, one.labels) for one in read if one is not None]
 
 
