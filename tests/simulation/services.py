@@ -13,7 +13,7 @@ from tests.conformance.storage.services import service_config
 
 class Service:
     """Settings of a service. ``per_host``: pods of it on one host at most, 0 = any number. ``in_place``: updates keep
-    them there. ``max_skew``: between racks, 0 = any.
+    them there. ``max_skew``: between racks, 0 = any; pods that are spread would all rather be on rack a.
     """
 
     def __init__(
@@ -31,10 +31,22 @@ class Service:
         task.resource.cpuLimit = self.cpu
         if self.per_host:
             task.labels.add(key=self.label[0], value=self.label[1])
-            rule = task.constraint
-            rule.type = task_pb2.Constraint.LABEL_CONSTRAINT
-            rule.labelConstraint.kind = task_pb2.LabelConstraint.TASK
-            rule.labelConstraint.condition = task_pb2.LabelConstraint.CONDITION_LESS_THAN
-            rule.labelConstraint.label.key, rule.labelConstraint.label.value = self.label
-            rule.labelConstraint.requirement = self.per_host
+            at_most = task_pb2.LabelConstraint.CONDITION_LESS_THAN
+            _fill(task.constraint, task_pb2.LabelConstraint.TASK, self.label, at_most, self.per_host)
+        if self.max_skew:
+            rule = task.hostPreferences.add(weight=1).constraint
+            _fill(rule, task_pb2.LabelConstraint.HOST, ("rack", "a"), task_pb2.LabelConstraint.CONDITION_EQUAL, 1)
         return config
+
+
+def _fill(
+    rule: task_pb2.Constraint,
+    kind: task_pb2.LabelConstraint.Kind.ValueType,
+    label: Label,
+    condition: task_pb2.LabelConstraint.Condition.ValueType,
+    requirement: int,
+) -> None:
+    rule.type = task_pb2.Constraint.LABEL_CONSTRAINT
+    rule.labelConstraint.kind, rule.labelConstraint.condition = kind, condition
+    rule.labelConstraint.label.key, rule.labelConstraint.label.value = label
+    rule.labelConstraint.requirement = requirement
