@@ -142,7 +142,8 @@ def test_preferences_of_a_gated_pod_are_left_to_its_scheduler() -> None:
     term = {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
     pod, soft = a_pod(GATE, affinity=affinity), Taint("slow", "", "PreferNoSchedule")
-    assert config_of(a_pod(GATE), owner_of_bare_pod(pod), "k8s") == config_of(pod, owner_of_bare_pod(pod), "k8s", [(soft,)])
+    owner = owner_of_bare_pod(pod)
+    assert config_of(a_pod(GATE), owner, "k8s") == config_of(pod, owner, "k8s", [(soft,)])
 
 
 def test_only_the_label_of_a_gated_pod_names_its_pool() -> None:
