@@ -22,7 +22,7 @@ from tests.kubernetes.client import MERGE, STRATEGIC, Client, Json, Reply, login
 from tests.kubernetes.control_plane import USER, ControlPlane
 from tests.kubernetes.deployment import GATE as GATE_FILE
 from tests.kubernetes.deployment import documents, login_of_host_manager, must_apply, token_of
-from tests.kubernetes.external_world import ExternalWorld, wait
+from tests.kubernetes.external_world import ExternalWorld, label_namespace, wait
 from tests.kubernetes.fake_kubelet import FakeKubelets
 from tests.kubernetes.fixtures import REAL_KUBERNETES, running_control_plane
 
@@ -290,8 +290,7 @@ def test_the_host_manager_has_the_rights_that_it_needs(
             access = str(tmp_path / "hostmgr")
             world.settings = replace(world.settings, access=access, namespace="peloton", admission_timeout_s=1.0)
             world.lead()
-            labels = {"metadata": {"labels": {POOL: "dev"}}}
-            assert admin.ask("PATCH", f"/api/v1/namespaces/{world.namespace}", labels, MERGE).status == 200
+            label_namespace(admin, world.namespace)
             big = {"containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "40"}}}]}
             world.create(f"/api/v1/namespaces/{world.namespace}/pods", {"metadata": {"name": "big"}, "spec": big})
             template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}}
