@@ -105,6 +105,7 @@ class _Seen:
     said: PodCondition | None = None  # shown at the pod
     is_overdue_shown: bool = False
     is_eviction_shown: bool = False  # at its owner
+    may_join: bool | None = None  # a held owner, by its controller; None: not looked at yet
 
 
 class _Group(NamedTuple):
@@ -271,9 +272,14 @@ class ExternalPods:
         """Return the pods without those that take places of stand-ins."""
         if self._owners is None:
             return pods
-        waiting = [seen.pod for seen in pods if is_by_gate(seen.pod) and not is_stand_in(seen.pod)]
-        asked = [pod for pod in waiting if wants_launch(pod) and pod["metadata"]["uid"] not in launched]
-        taken = self._owners.take(asked)
+        for seen in pods:
+            if seen.may_join is None:
+                seen.may_join = not is_stand_in(seen.pod) and is_by_gate(seen.pod) and self._owners.may_take(seen.pod)
+        waiting = [seen.pod for seen in pods if seen.may_join and wants_launch(seen.pod)]
+        asked = [pod for pod in waiting if pod["metadata"]["uid"] not in launched]
+        taken = self._owners.take(asked) if asked else set()
+        if not taken:
+            return pods
         with self._lock:
             for uid in taken:
                 self._pods.pop(uid, None)

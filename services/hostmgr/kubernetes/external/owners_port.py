@@ -17,6 +17,10 @@ class Owners(Protocol):
         """Unsuspend the owners of stand-ins; the rules are those of ``ExternalPods.launch``."""
         ...
 
+    def may_take(self, pod: Json) -> bool:
+        """Return whether a gated pod could be made by a driver, by its controller."""
+        ...
+
     def take(self, pods: Sequence[Json]) -> set[str]:
         """Take gated pods that drivers have made into the places of stand-ins; return the uids of those, and of pods
         that are gone."""

@@ -413,13 +413,15 @@ class HeldOwners:
             raise unknown
         return refused
 
+    def may_take(self, pod: Json) -> bool:
+        return is_made_by(pod, self._kinds)
+
     def take(self, pods: Sequence[Json]) -> set[str]:
         """Give gated pods that drivers have made the places of stand-ins, and remove their gates; return the uids of
         those, and of pods that are gone."""
-        made = [pod for pod in pods if is_made_by(pod, self._kinds)]
         with self._lock:
-            known = {pod["metadata"]["uid"] for pod in made if self._members.get(pod["metadata"]["uid"]) is not None}
-            others = (pod for pod in made if pod["metadata"]["uid"] not in known)
+            known = {pod["metadata"]["uid"] for pod in pods if self._members.get(pod["metadata"]["uid"]) is not None}
+            others = (pod for pod in pods if pod["metadata"]["uid"] not in known)
             chosen = [*islice((pod for pod in others if self._reserve(pod)), TAKEN_MAX)]
         for pod, answer in zip(chosen, self._api.ask_all([join_request(pod) for pod in chosen]), strict=True):
             uid = pod["metadata"]["uid"]

@@ -116,6 +116,7 @@ def test_executors_take_the_places_of_their_application(world: HeldWorld, cluste
 def test_a_forged_executor_keeps_its_gate(world: HeldWorld, cluster: Cluster, pod: Json) -> None:
     """No label and no reference gives room that is not admitted."""
     pod["metadata"]["labels"] |= {"spark-role": "executor", "sparkoperator.k8s.io/app-name": "app"}
+    assert world.owners.may_take(pod) is bool(pod["metadata"]["ownerReferences"])
     assert (set(), {}) == (world.owners.take([pod]), cluster.patches)
 
 
@@ -157,6 +158,9 @@ class Takers:
 
     def __init__(self, *uids: str) -> None:
         self.uids = {*uids}
+
+    def may_take(self, pod: Json) -> bool:
+        return True
 
     def take(self, pods: list[Json]) -> set[str]:
         return self.uids & {pod["metadata"]["uid"] for pod in pods}

@@ -292,6 +292,9 @@ class Stubborn:
     def admit(self, launches: Sequence[tuple[PodId, Json, str]]) -> dict[PodId, str]:
         raise AssertionError("nothing is admitted")
 
+    def may_take(self, pod: Json) -> bool:
+        return False
+
     def take(self, pods: Sequence[Json]) -> set[str]:
         raise AssertionError("nothing is taken")
 
