@@ -20,12 +20,13 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.layout import Domains
 from peloton.model.misfit import HostRule, LackingPorts, Misfit, OwnReservation, Refused, ReservedForOther
 from peloton.model.pod import Label, PodShape
+from peloton.model.ranges import ranges_without
 from peloton.model.reason import RefusingHosts, merge_misfits
 from peloton.model.reservation import HostReservation
 from peloton.model.resources import Resources, compute_needed, pair_amounts
 from peloton.model.times import NS_PER_S
 from peloton.scheduling.bin_packing import PodRequest, find_left_out, gang_misfit, pack_requests
-from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit, ranges_without
+from peloton.scheduling.fit import PORTS_MAX, HostView, by_key, misfit
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.placement import (
     SHAPES_EXPLAINED_MAX,

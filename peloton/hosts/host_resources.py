@@ -11,9 +11,10 @@ from peloton.lifecycle.volumes import volume_label
 from peloton.model.host import LeasedHost
 from peloton.model.ids import Hostname
 from peloton.model.pod import Label
+from peloton.model.ranges import ranges_without
 from peloton.model.resources import Resources
 from peloton.model.volume import HERE
-from peloton.scheduling.fit import HostView, ranges_without
+from peloton.scheduling.fit import HostView
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from peloton.lifecycle.constraints import may_hold_in
 from peloton.model.host import PlacementBatch, ReadyGang, Unplaced
+from peloton.model.ranges import as_ranges
 from peloton.model.reason import Infeasibility, RequeueReason, RequeueRule
 
 REASONS_MAX = 3
@@ -68,7 +69,7 @@ def find_failed_placements(
     reason = RequeueReason(RequeueRule.FITS_NO_HOST, infeasible=named, more_count=more)
     if waited_s:
         reason = replace(reason, rule=RequeueRule.NO_HOST_IN_TIME, seconds=min(waited_s), placement=batch.why)
-    return FailedPlacements(_ranges(sorted(chosen)), reason)
+    return FailedPlacements(tuple(as_ranges(sorted(chosen))), reason)
 
 
 def find_unplaced(
@@ -96,13 +97,3 @@ def _join_reasons(by_cluster: Mapping[str, Infeasibility]) -> Infeasibility:
     if not all(by_cluster.values()):
         return ()
     return tuple(why.within(cluster) for cluster, each in sorted(by_cluster.items()) for why in each)
-
-
-def _ranges(instances: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    found: list[tuple[int, int]] = []
-    for instance in instances:
-        if found and sum(found[-1]) == instance:
-            found[-1] = (found[-1][0], found[-1][1] + 1)
-        else:
-            found.append((instance, 1))
-    return tuple(found)

@@ -165,16 +165,6 @@ def by_key(pods: Iterable[tuple[Label, int]]) -> dict[str, dict[str, int]]:
     return found
 
 
-def ranges_without(ranges: Iterable[tuple[int, int]], ports: Collection[int]) -> tuple[tuple[int, int], ...]:
-    """Return the ranges, both ends included, without these ports."""
-    left = list(ranges)
-    for port in ports:
-        for begin, end in [each for each in left if each[0] <= port <= each[1]]:
-            left.remove((begin, end))
-            left += [(low, high) for low, high in ((begin, port - 1), (port + 1, end)) if low <= high]
-    return tuple(sorted(left))
-
-
 # Fit of hosts as if they were empty.
 
 

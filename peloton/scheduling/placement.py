@@ -22,9 +22,9 @@ from peloton.model.host import HostLease, LeasedHost, PlacedPod, Placement, Plac
 from peloton.model.ids import Hostname, JobId
 from peloton.model.misfit import HostRule, Misfit, Refused
 from peloton.model.pod import PORT_LABEL, Label, PodShape
+from peloton.model.ranges import ranges_without
 from peloton.model.reason import ClusterReason, NoHost, RefusingHosts, merge_misfits
 from peloton.scheduling.bin_packing import PodRequest, gang_misfit, pack_requests
-from peloton.scheduling.fit import ranges_without
 from peloton.scheduling.fleet import Fleet
 from peloton.scheduling.packing import PortAllocator, port_count
 from peloton.scheduling.recipes import choose

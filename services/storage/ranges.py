@@ -19,17 +19,6 @@ def chunks(ranges: Iterable[tuple[int, int]], size: int = CHUNK_PODS) -> Iterato
             yield begin, min(size, start + count - begin)
 
 
-def as_ranges(instance_ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Merge rising instance ids into ranges."""
-    ranges: list[tuple[int, int]] = []
-    for instance_id in instance_ids:
-        if ranges and ranges[-1][0] + ranges[-1][1] == instance_id:
-            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
-        else:
-            ranges.append((instance_id, 1))
-    return ranges
-
-
 def with_gang(size: int, ranges: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
     """Extend ranges that overlap a gang of ``size`` instances to the whole gang."""
     if size == 1 or all(start >= size for start, _ in ranges):

@@ -16,6 +16,7 @@ from peloton.model.admission import EvictionOrder, EvictionResult
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import Termination, TerminationReason
+from peloton.model.ranges import as_ranges
 from peloton.model.reason import EvictionReason, Grounds, QosReason
 from services.storage.jobs.configs import facts_of
 from services.storage.jobs.names import job_names
@@ -24,7 +25,6 @@ from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.scope import READY, Chosen, Span, within
 from services.storage.pods.sql import where
 from services.storage.pods.writes import fire
-from services.storage.ranges import as_ranges
 from services.storage.tables import POD
 from services.storage.updates.disruptions import ask
 

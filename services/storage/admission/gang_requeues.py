@@ -13,13 +13,13 @@ from peloton.model.admission import EvictionResult
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import Termination, TerminationReason
+from peloton.model.ranges import as_ranges
 from peloton.model.reason import RequeueReason
 from services.storage.jobs.rows import hold_job
 from services.storage.jobs.wakes import note_wakes
 from services.storage.pods.gangs import read_members
 from services.storage.pods.scope import Span
 from services.storage.pods.writes import fire, forget_earlier_tries
-from services.storage.ranges import as_ranges
 from services.storage.tables import JOB
 
 REQUEUE_REASON = "REASON_GANG_REQUEUED"

@@ -15,6 +15,7 @@ from peloton.lifecycle.pod_terms import CONFIG_OUTDATED, GOAL_ENDED, state
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import PodState
+from peloton.model.ranges import as_ranges
 from services.storage.admission.snapshot import runs_of
 from services.storage.engine import lock_job
 from services.storage.jobs.rows import hold_job, read_job
@@ -22,7 +23,6 @@ from services.storage.jobs.steering import touch_job
 from services.storage.pods.scope import INITIALIZED, Span, in_scope, within
 from services.storage.pods.sql import GOAL_ALIVE
 from services.storage.pods.writes import fire, instances_of
-from services.storage.ranges import as_ranges
 from services.storage.tables import POD
 
 _WAITS = sa.and_(POD.c.state == INITIALIZED, GOAL_ALIVE)

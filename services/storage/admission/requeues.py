@@ -20,6 +20,7 @@ from peloton.model.admission import EvictionResult
 from peloton.model.ids import JobId
 from peloton.model.job import JOB_TERMINAL, JobRecord
 from peloton.model.pod import PodShape, ShapeRange
+from peloton.model.ranges import as_ranges
 from peloton.model.reason import RequeueReason
 from peloton.model.times import NS_PER_S
 from services.storage.admission.snapshot import runs_of
@@ -29,7 +30,7 @@ from services.storage.jobs.rows import hold_job
 from services.storage.pods.scope import ON_HOST_NUMBERS, READY, Chosen, Span, within
 from services.storage.pods.sql import LAUNCHABLE, where
 from services.storage.pods.writes import fire, forget_earlier_tries
-from services.storage.ranges import CHUNK_PODS, as_ranges
+from services.storage.ranges import CHUNK_PODS
 from services.storage.tables import POD
 
 POD_REQUEUE_REASON = "REASON_POD_REQUEUED"

@@ -18,6 +18,7 @@ from peloton.model.daemon import Daemon, Neighbour, Seat, WaitingDaemonPod
 from peloton.model.ids import Hostname, JobId, PodId
 from peloton.model.job import JobRecord, JobState, JobType
 from peloton.model.pod import PodState
+from peloton.model.ranges import as_ranges
 from peloton.model.resources import compute_needed
 from services.storage.engine import Repository, reading, writing
 from services.storage.jobs.configs import facts_of, read_facts
@@ -27,7 +28,6 @@ from services.storage.pods.creation import insert_service_pods
 from services.storage.pods.scope import ENDING_NUMBERS, KILLING, ON_HOST_NUMBERS, Chosen
 from services.storage.pods.sql import GOAL_ENDED, RUN_SUPERSEDED, where
 from services.storage.pods.writes import fire
-from services.storage.ranges import as_ranges
 from services.storage.tables import DAEMON_HOST, IS_ACTIVE, JOB, POD
 
 CAME_BACK, LEFT = "Its host matches again", "Its host no longer matches"

@@ -18,6 +18,7 @@ from peloton.model.external import Slot
 from peloton.model.ids import JobId, PodId, RespoolId
 from peloton.model.job import JOB_TERMINAL, JobRecord, JobState, JobType
 from peloton.model.pod import TERMINAL, PodState
+from peloton.model.ranges import as_ranges
 from services.storage.admission.evictions import EVICTION_MESSAGE
 from services.storage.codec import job_record
 from services.storage.engine import Repository, reading
@@ -28,7 +29,6 @@ from services.storage.mapper import strip_nul
 from services.storage.pods.creation import insert_batch_pods
 from services.storage.pods.scope import Chosen, within
 from services.storage.pods.writes import fire
-from services.storage.ranges import as_ranges
 from services.storage.tables import EXTERNAL_POD, IS_ACTIVE, JOB, POD, POD_EVENT
 
 TAKEN_MAX = 1_000

@@ -14,11 +14,11 @@ from peloton.api.v0.job import job_pb2
 from peloton.lifecycle.pod_terms import MISSING
 from peloton.model.ids import JobId
 from peloton.model.pod import PodRecord, Termination
+from peloton.model.ranges import as_ranges
 from peloton.model.update import Instances
 from services.storage.jobs.configs import read_config_with_instances
 from services.storage.pods.scope import ON_HOST_NUMBERS
 from services.storage.pods.sql import where
-from services.storage.ranges import as_ranges
 from services.storage.tables import POD
 
 

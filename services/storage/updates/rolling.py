@@ -21,13 +21,13 @@ from peloton.lifecycle.rollout_pods import AtHand, PodSource
 from peloton.lifecycle.stall import evaluate_progress
 from peloton.model.job import JobRecord, JobState
 from peloton.model.pod import PodState, Termination, TerminationReason
+from peloton.model.ranges import as_ranges
 from peloton.model.update import UpdateProgress, UpdateRecord, UpdateState, UpdateType
 from services.storage.jobs.configs import copy_config, facts_of, read_config_with_instances
 from services.storage.jobs.rows import hold_job
 from services.storage.pods.creation import insert_service_pods, set_facts
 from services.storage.pods.scope import Chosen
 from services.storage.pods.writes import fire
-from services.storage.ranges import as_ranges
 from services.storage.tables import JOB
 from services.storage.updates import instances
 from services.storage.updates.image_prefetch import next_images

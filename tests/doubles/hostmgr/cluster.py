@@ -16,6 +16,7 @@ from peloton.lifecycle.constraints import HOSTNAME_LABEL, Labels
 from peloton.lifecycle.volumes import volume_label
 from peloton.model.ids import Hostname, PodId
 from peloton.model.pod import Cause, PodState, PodStatus
+from peloton.model.ranges import ranges_without
 from peloton.model.resources import Resources, compute_needed, ordinary
 from peloton.model.volume import HERE, VolumeState
 from services.hostmgr.driver import (
@@ -87,7 +88,7 @@ class MemoryHost:
     @property
     def ports(self) -> Ports:
         taken = {port for pod in self.pods.values() for port in pod.ports}
-        return tuple(_without(PORTS, sorted(taken)))
+        return ranges_without(PORTS, taken)
 
     def registered(self) -> RegisteredHost:
         return RegisteredHost(
@@ -351,14 +352,3 @@ def _end_of(template: PodTemplate) -> PodState | None:
         case ["false"] | ["exit", _]:
             return PodState.FAILED
     return None
-
-
-def _without(ranges: Ports, taken: Sequence[int]) -> Iterable[tuple[int, int]]:
-    for begin, end in ranges:
-        for port in taken:
-            if begin <= port <= end:
-                if begin < port:
-                    yield begin, port - 1
-                begin = port + 1
-        if begin <= end:
-            yield begin, end

@@ -39,12 +39,13 @@ from peloton.model.pod import (
     Termination,
     TerminationReason,
 )
+from peloton.model.ranges import as_ranges
 from peloton.model.reason import RequeueReason
 from peloton.model.times import NS_PER_S
 from services.storage.admission.evictions import EVICTION_MESSAGE, reason_code
 from services.storage.admission.gang_requeues import FOR_RESTART, REQUEUE_REASON
 from services.storage.admission.requeues import POD_REQUEUE_REASON, tries_text
-from services.storage.ranges import CHUNK_PODS, as_ranges
+from services.storage.ranges import CHUNK_PODS
 from tests.doubles.storage.jobs import MemoryJob
 
 Range = tuple[int, int]

@@ -15,7 +15,7 @@ from peloton.lifecycle.reason_text import misfit_text, placement_text
 from peloton.model.host import ReadyGang
 from peloton.model.ids import PodId
 from peloton.model.pod import AllOf, HostLabel, PodLabel, PodShape, port_label
-from peloton.scheduling.fit import ranges_without
+from peloton.model.ranges import ranges_without
 from peloton.scheduling.placement import place
 from tests.unit.hostmgr.test_hosts import JOB, OTHER, free_part, pool_with, refusals_of
 from tests.unit.scheduling.test_placement import host, lease, where

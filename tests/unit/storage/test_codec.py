@@ -19,6 +19,7 @@ from peloton.model.pod import (
     PodState,
     Strategy,
 )
+from peloton.model.ranges import as_ranges
 from peloton.model.resources import Resources
 from services.storage.codec import (
     InstanceFacts,
@@ -29,7 +30,7 @@ from services.storage.codec import (
     pack,
     unpack,
 )
-from services.storage.ranges import as_ranges, chunks
+from services.storage.ranges import chunks
 
 
 @pytest.mark.parametrize("data", [b"", b"config", b"x" * 100_000])

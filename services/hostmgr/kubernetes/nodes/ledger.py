@@ -8,14 +8,15 @@ gets the resources free at that time, unless the node itself has changed. The mo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from peloton.model.ranges import ranges_without
 from peloton.model.resources import Resources
 from peloton.model.volume import VolumeRecord
-from services.hostmgr.driver import Claim, FreeResources, Ports, RegisteredHost
+from services.hostmgr.driver import Claim, FreeResources, RegisteredHost
 from services.hostmgr.kubernetes.nodes import node_volumes
 from services.hostmgr.kubernetes.nodes.node_line import Demand, Line, host_of
 from services.hostmgr.kubernetes.nodes.node_volumes import NodeVolume
@@ -256,7 +257,7 @@ class Ledger:
         self._announced_count += 1
         resources_id = f"{self._session}-{self._announced_count}"
         taken = {port for demand in line.demands.values() for port in demand.ports}
-        ports = tuple(_without(node.ports, sorted(taken)))
+        ports = ranges_without(node.ports, taken)
         slack = Resources(cpu_milli=slack_milli)
         volumes = node_volumes.find_usable(node.volumes)
         if volumes:
@@ -344,14 +345,3 @@ def _is_same(old: FreeResources, new: FreeResources) -> bool:
 def _is_of_same_node(old: FreeResources, new: FreeResources) -> bool:
     """Return whether the properties by which placement chose the node, other than free resources, are equal."""
     return (old.host_id, old.labels, old.goes_ns) == (new.host_id, new.labels, new.goes_ns)
-
-
-def _without(ranges: Ports, taken: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the ranges without these ports, which are sorted."""
-    left = list(ranges)
-    for port in taken:
-        for at, (begin, end) in enumerate(left):
-            if begin <= port <= end:
-                left[at : at + 1] = [part for part in ((begin, port - 1), (port + 1, end)) if part[0] <= part[1]]
-                break
-    return left
