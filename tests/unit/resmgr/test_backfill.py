@@ -16,6 +16,7 @@ from peloton.scheduling.admission import Admission, Admitted
 from peloton.scheduling.backfill import BACKFILL_MAX_S
 from peloton.scheduling.gangs import GangRun
 from services.resmgr.ledger import HOLDING, PENDING
+from services.resmgr.loop import AdmissionLoop
 from services.resmgr.passed import PassedGangs
 from services.resmgr.recovery import rebuild
 from services.resmgr.state import ResmgrState
@@ -40,6 +41,11 @@ class Passing:
         return PodState.READY in self.world.states(job_id)
 
 
+async def enqueue(loop: AdmissionLoop, job_id: JobId) -> None:
+    await loop.enqueue(job_id, 10)
+    await loop.run_cycle()
+
+
 async def test_gangs_pass_one_that_waits_until_its_time_is_up(world: World) -> None:
     """Small gangs are admitted before a large one for 300 s after its first rejection; after that resources are
     reserved for the large one, which is admitted first when there is enough.
@@ -49,16 +55,12 @@ async def test_gangs_pass_one_that_waits_until_its_time_is_up(world: World) -> N
     async with running(world, HOUR) as loop:
         loop.clock_ns = lambda: world.now_ns
 
-        async def queue(job_id: JobId) -> None:
-            await loop.enqueue(job_id, 10)
-            await loop.run_cycle()
-
-        await queue(holder)
-        await queue(large)
+        await enqueue(loop, holder)
+        await enqueue(loop, large)
         world.now_ns += (BACKFILL_MAX_S - 1) * NS_PER_S
-        await queue(early)
+        await enqueue(loop, early)
         world.now_ns += NS_PER_S
-        await queue(late)
+        await enqueue(loop, late)
         await loop.run_cycle()
         before = [passing.is_admitted(job_id) for job_id in (large, early, late)]
         world.finish(holder, [0])
@@ -69,7 +71,7 @@ async def test_gangs_pass_one_that_waits_until_its_time_is_up(world: World) -> N
     assert [True, True] == [passing.is_admitted(job_id) for job_id in (large, late)]
 
 
-async def test_the_rest_of_a_run_goes_on_with_its_clock(world: World) -> None:
+async def test_the_rest_of_a_run_keeps_its_backfill_time(world: World) -> None:
     """Gangs of a run that were refused once are passed for 300 s in all, however many of the run are admitted first."""
     passing = Passing(world)
     holder = world.job(passing.pool, 8, cpu=1, preemptible=False)
@@ -77,12 +79,8 @@ async def test_the_rest_of_a_run_goes_on_with_its_clock(world: World) -> None:
     async with running(world, HOUR) as loop:
         loop.clock_ns = lambda: world.now_ns
 
-        async def queue(job_id: JobId) -> None:
-            await loop.enqueue(job_id, 10)
-            await loop.run_cycle()
-
-        await queue(holder)
-        await queue(large)
+        await enqueue(loop, holder)
+        await enqueue(loop, large)
         first_s = loop.state.passed.backfill(world.now_ns).left_s
         world.now_ns += (BACKFILL_MAX_S - 1) * NS_PER_S
         world.finish(holder, range(2))
@@ -90,10 +88,10 @@ async def test_the_rest_of_a_run_goes_on_with_its_clock(world: World) -> None:
         await loop.run_cycle()
         left_s = loop.state.passed.backfill(world.now_ns).left_s
         world.finish(holder, [2])
-        await queue(early)
+        await enqueue(loop, early)
         world.now_ns += NS_PER_S
         world.finish(holder, [3])
-        await queue(late)
+        await enqueue(loop, late)
         await loop.run_cycle()
 
     assert [first_s, left_s] == [{(large, 0): BACKFILL_MAX_S}, {(large, 1): 1}]
