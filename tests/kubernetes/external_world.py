@@ -4,13 +4,14 @@ and resource manager.
 
 from __future__ import annotations
 
+import http.client
 import sys
 import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -283,10 +284,15 @@ class ExternalWorld:
         print(f"held owners: live: {held._is_live}; unlisted: {held._unlisted}")
         for entry in held._entries.values():
             print(f"{entry.owner.title} {entry.owner.phase}, stand-ins: {len(entry.stand_ins)}, places: {entry.places}")
-        print(f"found: {driver.external.list_pods()}", f"slots: {self.storage.external_pods.slots(CLUSTER)}", sep="\n")
-        for path in ("/apis/batch/v1/namespaces/{}/jobs", "/api/v1/namespaces/{}/pods"):
-            for item in self.client.ask("GET", path.format(self.namespace)).json()["items"]:
-                print(item["metadata"]["name"], item["metadata"].get("annotations"), item["spec"], item["status"])
+        found = driver.external.list_pods() or ()
+        print(f"found: {[(one.name, one.observed) for one in found]}")
+        print(f"slots: {self.storage.external_pods.slots(CLUSTER)}")
+        for job_id in {one.observed.job_id for one in found}:
+            print(*((pod.pod_id, pod.state, pod.host, pod.message) for pod in self.storage.pods.page(job_id)), sep="\n")
+        with suppress(OSError, http.client.HTTPException):  # the cause of the failure may be the apiserver
+            for path in ("/apis/batch/v1/namespaces/{}/jobs", "/api/v1/namespaces/{}/pods"):
+                for item in self.client.ask("GET", path.format(self.namespace)).json()["items"]:
+                    print(item["metadata"]["name"], item["metadata"].get("annotations"), item["spec"], item["status"])
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         for ident, frame in sys._current_frames().items():
             print(names.get(ident), "".join(traceback.format_stack(frame)[-4:]), sep="\n")

@@ -220,8 +220,8 @@ def test_a_new_host_manager_finds_what_was_bound_and_what_waits(world: ExternalW
     assert [1, 1] == [world.storage.pods.page(job)[0].run_id for job in (before, after)]
 
 
-class Died(SystemExit):
-    """Error that ends a thread of the host manager in the middle of its work, like kill -9."""
+class Died(BaseException):
+    """Error that ends the host manager in the middle of its work, like kill -9."""
 
 
 def die_at(world: ExternalWorld, what: str, arrived: int) -> None:
@@ -240,6 +240,8 @@ def die_at(world: ExternalWorld, what: str, arrived: int) -> None:
                 assert all(not isinstance(each, OSError) and each.is_ok for each in ask_all(requests[:arrived]))
                 death.set()
                 driver.stop()
+        if threading.current_thread() is not threading.main_thread():
+            raise ConnectionError("the host manager has died")  # its thread ends with the others
         raise Died
 
     driver.api.ask_all = ask_and_die  # type: ignore[method-assign]
