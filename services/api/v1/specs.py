@@ -34,11 +34,11 @@ class Specs:
 
     async def pool_bounds(self, respool_id: str) -> PoolBounds | str:
         """Return the bounds of the pool, or the reason why no job can be submitted to it."""
-        return pool_fault(respool_id, await self._pools()) or await self._bounds(respool_id)
+        pools = await self._pools()
+        return pool_fault(respool_id, pools) or await self._bounds(respool_id, pools)
 
-    async def _bounds(self, respool_id: str) -> PoolBounds:
-        pools, capacity, kinds = await self._pools(), await self._hosts.capacity(), await self._hosts.kinds()
-        return pool_bounds(respool_id, pools, capacity, kinds)
+    async def _bounds(self, respool_id: str, pools: tuple[PoolSpec, ...]) -> PoolBounds:
+        return pool_bounds(respool_id, pools, await self._hosts.capacity(), await self._hosts.kinds())
 
     async def refusal(self, config: job_pb2.JobConfig, first_instance: int = 0) -> str:
         """Return the reason to reject the config, or ""; ``first_instance`` skips existing instances of a growing
@@ -75,7 +75,7 @@ class Specs:
     async def check(self, config: job_pb2.JobConfig) -> None:
         """Validate a configuration and clamp its retries. Raises InvalidArgument with all faults."""
         await self._calls.run(clamp_max_failures, config)
-        bounds = await self._bounds(config.respoolID.value)
+        bounds = await self._bounds(config.respoolID.value, await self._pools())
         faults: Faults = await self._calls.run(job_faults, config, bounds)
         if faults:
             raise InvalidArgument(faults.message())
