@@ -40,6 +40,7 @@ from services.hostmgr.kubernetes.external.external_requests import (
 from services.hostmgr.kubernetes.external.external_specs import (
     Owner,
     Refused,
+    age_key,
     config_of,
     controller_of,
     owner_of_bare_pod,
@@ -260,7 +261,7 @@ class ExternalPods:
         with self._lock:
             if not self._is_listed:
                 return None
-            pods = sorted(self._pods.values(), key=_age)
+            pods = sorted(self._pods.values(), key=lambda seen: age_key(seen.pod))
             launched = frozenset(self._launched)
         pods = self._leave_to_owners(pods, launched)
         taints = self._taints()
@@ -594,8 +595,3 @@ class ExternalPods:
     def list_unacknowledged(self) -> list[PodReport]:
         with self._lock:
             return self._cache.list_unacknowledged()
-
-
-def _age(seen: _Seen) -> tuple[str, str]:
-    meta = seen.pod["metadata"]
-    return meta.get("creationTimestamp") or "", meta["uid"]

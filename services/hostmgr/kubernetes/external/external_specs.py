@@ -355,3 +355,8 @@ def read_number(meta: Json, key: str, least: int, most: int, default: int) -> in
     if not (is_number and least <= int(text) <= most):
         raise Refused(f"{key}={text!r}: want a number from {least} to {most}")
     return int(text)
+
+
+def age_key(pod: Json) -> tuple[str, str]:
+    """Return the key that sorts pods by age, the oldest first."""
+    return pod["metadata"].get("creationTimestamp") or "", pod["metadata"]["uid"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from itertools import count
+from itertools import count, repeat
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,6 +25,7 @@ from tests.nightly import examples
 CAPACITY = Resources.of(4, 1_000, 100, 2)
 PODS_MAX = 3
 NODES = ("n1", "n2")
+KINDS = ("cpu_milli", "memory_mib", "disk_mib", "gpu_milli")
 PORTS = ((25_000, 25_002),)
 NOTHING = Resources()
 JOB = JobId("job")
@@ -73,7 +74,14 @@ def total(demands_: list[Demand]) -> Resources:
 def fits(demand: Demand, held_by_others: list[Demand]) -> bool:
     ports = {port for other in held_by_others for port in other.ports}
     on_node = len(held_by_others) < PODS_MAX and not ports.intersection(demand.ports)
-    return on_node and total([*held_by_others, demand]).fits_in(CAPACITY)
+    return on_node and not any(map(_exceeds, KINDS, repeat(demand), repeat(total(held_by_others))))
+
+
+def _exceeds(kind: str, demand: Demand, others: Resources) -> bool:
+    """Return whether a kind of resources is short. A node checks only kinds that a pod requests: others may have
+    overfilled the rest."""
+    wanted: int = getattr(demand.held, kind)
+    return wanted > 0 and getattr(others, kind) + wanted > getattr(CAPACITY, kind)
 
 
 class TwoSchedulers(RuleBasedStateMachine):
