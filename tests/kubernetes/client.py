@@ -147,6 +147,7 @@ class Watch:
     def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> None:
         self.status = answer.status
         self._connection, self._answer, self._socket = connection, answer, connection.sock
+        self._closing = threading.Lock()
 
     def __enter__(self) -> Watch:
         return self
@@ -162,5 +163,6 @@ class Watch:
     def close(self) -> None:
         with suppress(OSError):
             self._socket.shutdown(2)
-        self._answer.close()
-        self._connection.close()
+        with self._closing:  # an answer is not closed by two threads at a time
+            self._answer.close()
+            self._connection.close()
