@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import time
 from base64 import b64decode
 from collections.abc import Mapping
@@ -35,7 +34,7 @@ def credentials_in(given: Mapping[str, str]) -> Headers:
     if kind.lower() == "basic":
         try:
             name, _, password = b64decode(rest, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # no base64, not ASCII, or no UTF-8 in it
             raise Unauthenticated("header authorization: want Basic and a name and password") from None
         found = {"username": name, "password": password}
     if any(not value.isascii() or not value.isprintable() for value in found.values()):

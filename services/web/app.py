@@ -40,6 +40,8 @@ from services.web.viewer import viewer_of
 
 ASSETS = Path(__file__).parent / "assets"
 GZIP_FROM_BYTES = 1_000
+NAME_CHARS_MAX = 60
+"""Characters of the names of icons and of other files that are no assets."""
 YEAR = "public, max-age=31536000, immutable"
 
 
@@ -149,6 +151,6 @@ async def _page(request: Request) -> Response:
     """Return the page, whose script chooses the view by the address."""
     name = request.path_params["path"]
     file = ASSETS / name
-    if "/" not in name and "." in name and file.is_file():
+    if "/" not in name and "." in name and len(name) <= NAME_CHARS_MAX and file.is_file():
         return FileResponse(file)  # the icon and other files
     return FileResponse(ASSETS / "index.html", headers={"cache-control": "no-cache"})

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from peloton.api.service_names import list_methods
+from peloton.api.service_names import ACCESS_SERVICE, list_methods
 from peloton.errors import PelotonError
 from services.web import openapi
 from services.web.api import Api
@@ -47,6 +47,8 @@ STREAMS_MAX, STREAMS_OF_A_VIEWER_MAX = 100, 25
 """Maximum number of streaming calls in progress, of all viewers and of each."""
 ANSWER_BYTES_MAX = 16 * 2**20
 """Maximum size of an answer of the api, and of each message of a stream."""
+SIGN_OUT = f"{ACCESS_SERVICE[0]}/SignOut"
+"""Method that a copy of a cookie would fill with made-up sessions, until that of its owner could not be ended."""
 TIMEOUT_S = 20.0
 """Default timeout of a unary call, in seconds."""
 HEAD_AFTER_S = 0.5
@@ -119,6 +121,8 @@ class Gateway:
 
     async def _answer(self, request: Request, memory: BodyMemory) -> Response:
         method = self._method(request.path_params["service"], request.path_params["method"])
+        if method.path == SIGN_OUT and viewer_of(request).session:
+            raise Refusal("permission_denied", "a session of the pages ends by POST /sign-out, and no other with it")
         check_headers(request, LINES if method.takes_stream else JSON)
         timeout_s = timeout_of(request, None if method.takes_stream or method.gives_stream else TIMEOUT_S)
         if method.takes_stream:

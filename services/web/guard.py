@@ -60,7 +60,7 @@ class Guard:
     def _fault(self, host: str, origin: str | None) -> str:
         if not self._is_accepted_host(host):
             return f"this is not {shorten(host)}: role web answers to localhost, to addresses, and to PELOTON_WEB_HOSTS"
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _place_of(origin) != host:
             return f"a page of {shorten(origin)} may not ask Peloton for anything"
         return ""
 
@@ -70,6 +70,14 @@ class Guard:
         except ValueError:
             return False
         return name in LOOPBACK or name in self._hosts or _is_number(name)
+
+
+def _place_of(origin: str) -> str:
+    """Return host and port of an origin; empty: it has none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _is_number(name: str) -> bool:

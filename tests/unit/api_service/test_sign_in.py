@@ -329,6 +329,17 @@ async def test_sign_outs_that_are_sent_again_are_bounded(monkeypatch: pytest.Mon
     assert set() == outs._repeating
 
 
+async def test_a_copy_of_the_cookie_ends_no_made_up_sessions(pages: Pages) -> None:
+    """The api keeps a bounded number of ended sessions of a user: with 1,000 of them that of the owner would stay."""
+    await pages.sign_in("rita")
+    call, body = "/api/peloton.api.v0.access.AccessService/SignOut", {"session": "made up", "expiresNs": "1"}
+    refused = await pages.client.post(call, json=body, headers=ORIGIN)
+    bearer = {"authorization": f"Bearer {pages.tokens['rita']}"}
+    taken = await pages.client.post(call, json=body, headers=bearer)
+    assert (403, 200) == (refused.status_code, taken.status_code)
+    assert "a session of the pages ends by POST /sign-out" in refused.text
+
+
 def test_each_session_of_a_token_is_verified_in_time() -> None:
     """A sign-out holds at all processes within 15 s: a second of them is for the answers of the api."""
     assert max(viewer_checks.SESSION_VERIFIED_S, viewer_checks.RECHECK_S, terminal.WATCH_S) <= 14.0

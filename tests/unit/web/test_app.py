@@ -127,7 +127,7 @@ def test_a_site_that_resolves_to_us_is_refused(host: str, client: TestClient) ->
     assert "permission_denied" == answer.json()["code"]
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:9999"])
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:9999", "http://[", "//]", "x:"])
 def test_a_page_of_another_site_is_refused(origin: str, client: TestClient) -> None:
     """A page of another origin is refused, even of another port of this machine."""
     answer = client.get("/settings.json", headers={"origin": origin})
