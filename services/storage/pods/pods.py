@@ -18,14 +18,14 @@ from peloton.model.ids import Hostname, JobId
 from peloton.model.job import JOB_TERMINAL, GangProgress, JobRecord, JobState, JobType
 from peloton.model.pod import PodEvent, PodRecord, PodState, Termination, TerminationReason
 from services.storage.codec import pod_event, pod_record
-from services.storage.engine import Repository, reading
+from services.storage.engine import Database, Repository, reading
 from services.storage.jobs.rows import hold_job, read_job
 from services.storage.jobs.steering import revive_job, steer_pods, touch_job
 from services.storage.pods.containers import Containers, read_containers
 from services.storage.pods.creation import insert_batch_pods
 from services.storage.pods.gangs import members_of, read_gang, read_lead
 from services.storage.pods.preferred_hosts import read_preferred_hosts
-from services.storage.pods.ready import ready_gang, ready_gangs
+from services.storage.pods.ready import FirstReady, ready_gang, ready_gangs
 from services.storage.pods.scope import KILLED, ON_HOST_NUMBERS, TERMINAL_NUMBERS, Span, numbers
 from services.storage.pods.sql import where
 from services.storage.pods.writes import fire, instances_of
@@ -38,6 +38,10 @@ _FAILED = numbers({PodState.FAILED, PodState.LOST})
 
 
 class Pods(Repository):
+    def __init__(self, db: Database) -> None:
+        super().__init__(db)
+        self._first_ready = FirstReady()
+
     # -- reading
 
     def get(self, job_id: JobId, instance_id: int) -> PodRecord | None:
@@ -222,7 +226,8 @@ class Pods(Repository):
     def ready_gangs(self, job_id: JobId, limit: int) -> list[ReadyGang]:
         """Return READY pods outside gangs, by instance, at most ``limit``. The run of each is the one it launches
         as."""
-        return self._db.read(partial(ready_gangs, job_id=job_id, limit=limit, now_ns=self._db.clock_ns()))
+        now_ns, first_ready = self._db.clock_ns(), self._first_ready
+        return self._db.read(partial(ready_gangs, job_id=job_id, limit=limit, now_ns=now_ns, first_ready=first_ready))
 
     def ready_gang(self, job_id: JobId) -> ReadyGang | None:
         """Return the job's gang when all of it is READY; if its members differ, with a shape that fits each of them."""

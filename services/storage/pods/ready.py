@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from functools import reduce
 
@@ -18,6 +20,7 @@ from peloton.model.pod import Label
 from peloton.model.times import NS_PER_S
 from services.storage.codec import InstanceFacts
 from services.storage.jobs.configs import facts_of
+from services.storage.jobs.launching import BIG_PODS, JOBS_MAX
 from services.storage.jobs.rows import read_job
 from services.storage.moves.bindings import binding_of_job
 from services.storage.pods.sql import LAUNCHABLE
@@ -26,14 +29,44 @@ from services.storage.volumes.rows import volumes_of
 
 _Pod = tuple[int, int, int, str, str, int, int]
 """Instance, run, config version, desired host and its cluster, time of the admission, failed placements in a row."""
+FIRST_KEPT_NS = 5 * NS_PER_S
+"""Time in which pods that begin to wait before the first one are placed after the others."""
 
 
-def ready_gangs(conn: sa.Connection, job_id: str, limit: int, now_ns: int) -> list[ReadyGang]:
+class FirstReady:
+    """First instance of each big job that was READY at a recent scan: a scan for each batch would read all pods that
+    were launched before. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: OrderedDict[str, tuple[int, int]] = OrderedDict()  # until when, instance
+
+    def read(self, conn: sa.Connection, job: JobRecord, limit: int, now_ns: int) -> list[_Pod]:
+        """Read up to ``limit`` READY pods that are not in a gang, from the kept instance on if so many are there."""
+        start = job.gang_size if job.gang_size > 1 else 0
+        if job.instance_count < BIG_PODS:
+            return _read_ready(conn, job, start, limit)
+        with self._lock:
+            until_ns, first = self._found.pop(job.job_id, (0, 0))
+        if not 0 < until_ns - now_ns <= FIRST_KEPT_NS:
+            until_ns, first = now_ns + FIRST_KEPT_NS, start
+        pods = _read_ready(conn, job, first, limit)
+        if len(pods) < limit:
+            return pods if first == start else _read_ready(conn, job, start, limit)
+        with self._lock:
+            self._found[job.job_id] = until_ns, pods[0][0]
+            if len(self._found) > JOBS_MAX:
+                self._found.popitem(last=False)
+        return pods
+
+
+def ready_gangs(
+    conn: sa.Connection, job_id: str, limit: int, now_ns: int, first_ready: FirstReady | None = None
+) -> list[ReadyGang]:
     job = read_job(conn, job_id)
     if job is None or limit <= 0:
         return []
-    first = job.gang_size if job.gang_size > 1 else 0
-    pods = _read_ready(conn, job, first, limit)
+    pods = (first_ready or FirstReady()).read(conn, job, limit, now_ns)
     facts = facts_of(conn, job_id, {instance: version for instance, _, version, *_ in pods})
     named, binding = _read_constraint_labels(facts), binding_of_job(conn, job)
     shapes = {

@@ -1,4 +1,4 @@
-"""Big jobs that are being launched: their pods are counted once a second, not for each batch."""
+"""Big jobs that are being launched: their pods are counted once in a while, not for each batch."""
 
 from __future__ import annotations
 
@@ -49,6 +49,29 @@ def test_counts_are_kept_while_more_pods_wait_than_a_batch_takes(storage: Storag
 
     fresh = storage.jobs.settle(job_id, NOW + SECOND, batch_max=BATCH)
     assert {"SUCCEEDED": 1, "RUNNING": 1, "LAUNCHED": 2, "READY": 8} == fresh.counts
+
+
+def test_pods_that_begin_to_wait_before_the_first_one_are_counted(storage: Storage) -> None:
+    """All pods are counted when too few wait from the first one on."""
+    job_id = world.a_job(storage, COUNT)
+    world.queue(storage, job_id)
+    storage.admission.mark_ready([(job_id, 0, BATCH), (job_id, 4, COUNT - 4)])
+    world.launch(storage, job_id, BATCH)
+    world.report(storage, job_id, [0, 1], R)
+    assert COUNT - 4 == storage.jobs.settle(job_id, NOW, batch_max=BATCH).ready_count
+    assert BATCH + 1 == storage.jobs.settle(job_id, NOW + SOON, batch_max=BATCH).ready_count
+    storage.admission.mark_ready([(job_id, 2, 2)])
+    others = [(instance, 1, "host", "agent", {"http": 31000}) for instance in range(4, COUNT - 1)]
+    storage.host_pods.mark_launched(job_id, others, NOW)
+
+    last = storage.jobs.settle(job_id, NOW + SOON, batch_max=BATCH)
+    assert {"READY": 3, "RUNNING": 2, "LAUNCHED": 7} == last.counts
+
+
+@pytest.mark.parametrize(("pods", "seconds"), [(5_000, 1), (100_000, 2), (1_000_000, 10)])
+def test_bigger_jobs_are_counted_less_often(pods: int, seconds: int) -> None:
+    """A second for each 50,000 pods passes between counts, at least one and at most ten."""
+    assert seconds * SECOND == launching.counted_for_ns(pods)
 
 
 def test_the_last_batch_is_counted(storage: Storage) -> None:

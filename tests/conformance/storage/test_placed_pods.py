@@ -11,12 +11,30 @@ from peloton.model.layout import GangClose, Layout, Spread
 from peloton.model.pod import port_label
 from peloton.model.update import UpdateSpec
 from services.storage.pods import host_pods
+from services.storage.pods import ready as ready_scans
 from services.storage.storage import Storage
-from tests.conformance.storage.builders import NOW, F, K, L, R, a_config, admit, create, launch, pod, ready_pods, report
+from tests.conformance.storage.builders import (
+    NOW,
+    SECOND,
+    Clock,
+    F,
+    K,
+    L,
+    R,
+    a_config,
+    a_job,
+    admit,
+    create,
+    launch,
+    pod,
+    ready_pods,
+    report,
+)
 from tests.conformance.storage.services import a_service, service_config, turn, update
 from tests.present import require
 
 WEB, EU = ("app", "web"), ("zone", "eu")
+HOUR = 3600 * SECOND
 
 
 def create_labelled_job(storage: Storage, count: int, constraint: bool = False) -> JobId:
@@ -55,6 +73,39 @@ def test_labelled_pods_on_hosts(storage: Storage, monkeypatch: pytest.MonkeyPatc
     assert {PodId(job_id, i, 1): (hosts[i], labels) for i, labels in mine.items()} == {
         pod: (host, tuple(dict.fromkeys(labels))) for pod, (host, labels) in found.items()
     }
+
+
+def test_ready_pods_of_a_big_job_are_read_from_the_first_one_on(
+    storage: Storage, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that waits again comes after those behind it for five seconds, unless too few of them wait."""
+    monkeypatch.setattr(ready_scans, "BIG_PODS", 6)
+    job_id = a_job(storage, 6, retries=2)
+    admit(storage, job_id)
+
+    def ready(limit: int) -> list[int]:
+        return [instance for gang in storage.pods.ready_gangs(job_id, limit) for instance, _ in gang.pods]
+
+    launch(storage, job_id, 2)
+    assert [2, 3] == ready(2)
+    report(storage, job_id, [0], R)
+    report(storage, job_id, [0], F)
+    storage.jobs.settle(job_id, NOW + HOUR)
+    admit(storage, job_id)
+
+    assert [2, 3] == ready(2)
+    assert [0, 2, 3, 4, 5] == ready(10)
+    assert [0, 2] == ready(2)
+    launch(storage, job_id, 1)
+    assert [2, 3] == ready(2)
+    report(storage, job_id, [1], R)
+    report(storage, job_id, [1], F)
+    storage.jobs.settle(job_id, NOW + HOUR)
+    admit(storage, job_id)
+    clock.advance(4.9)
+    assert [2, 3] == ready(2)
+    clock.advance(0.2)
+    assert [1, 2] == ready(2)
 
 
 def test_ready_pods_carry_the_labels_that_are_counted(storage: Storage) -> None:
