@@ -394,6 +394,10 @@ async def test_clients_of_aurora_bring_credentials(pages: Pages) -> None:
         codes.append(answer.status_code)
     assert [401, 401] == codes[:2]
     assert 401 != codes[2]
+    malformed = [(b"authorization", b"Basic \xff")]
+    assert (
+        401 == (await pages.bridge.post("/api", content=b'[1,"getTierConfigs",1,0,{}]', headers=malformed)).status_code
+    )
 
 
 async def test_credentials_are_verified_before_they_take_a_place(pages: Pages) -> None:
