@@ -111,6 +111,7 @@ class ExternalWorld:
         self.said = "there is no room"
         self.trouble = ""
         self.ahead_max = 0
+        self._seen: dict[JobId, str] = {}
         self.lead()
 
     def lead(self) -> None:
@@ -223,6 +224,7 @@ class ExternalWorld:
         """
         self.trouble = ""
         for job in self.jobs():
+            self._seen[job.job_id] = job.name
             try:
                 self._step(job)
             except (Unavailable, OSError) as error:
@@ -271,8 +273,8 @@ class ExternalWorld:
             return wait(take_turn, what)
         except AssertionError as error:
             jobs = {
-                job.name: [(pod.state, pod.message) for pod in self.storage.pods.page(job.job_id)]
-                for job in self.jobs()
+                name: [(pod.run_id, pod.state, pod.message) for pod in self.storage.pods.page(job_id)]
+                for job_id, name in self._seen.items()
             }
             self._print_state()
             raise AssertionError(f"{error}; last turn: {self.trouble or 'done'}; jobs: {jobs}") from error
@@ -287,8 +289,6 @@ class ExternalWorld:
         found = driver.external.list_pods() or ()
         print(f"found: {[(one.name, one.observed) for one in found]}")
         print(f"slots: {self.storage.external_pods.slots(CLUSTER)}")
-        for job_id in {one.observed.job_id for one in found}:
-            print(*((pod.pod_id, pod.state, pod.host, pod.message) for pod in self.storage.pods.page(job_id)), sep="\n")
         with suppress(OSError, http.client.HTTPException):  # the cause of the failure may be the apiserver
             for path in ("/apis/batch/v1/namespaces/{}/jobs", "/api/v1/namespaces/{}/pods"):
                 for item in self.client.ask("GET", path.format(self.namespace)).json()["items"]:
