@@ -84,7 +84,9 @@ class LaunchingJobs:
         batch takes; otherwise None, and the pods have to be counted."""
         with self._lock:
             counted = self._counted.get(job_id)
-        if counted is None or not 0 <= now_ns - counted.at_ns < counted_for_ns(sum(counted.progress.counts.values())):
+        if counted is None or not 0 <= now_ns - counted.at_ns < count_interval_ns(
+            sum(counted.progress.counts.values())
+        ):
             return None
         named = {"of_job": job_id, "first": counted.first, "at_most": batch_max + 1}
         revision, waiting, first = db.read(lambda conn: conn.execute(_READING, named).one())
@@ -94,6 +96,6 @@ class LaunchingJobs:
         return replace(counted.progress, ready_count=waiting)
 
 
-def counted_for_ns(pods: int) -> int:
+def count_interval_ns(pods: int) -> int:
     """Return the time after a count of so many pods in which no further one is necessary."""
     return min(max(pods * COUNTED_FOR_POD_NS, COUNTED_FOR_MIN_NS), COUNTED_FOR_MAX_NS)

@@ -71,7 +71,7 @@ def test_pods_that_begin_to_wait_before_the_first_one_are_counted(storage: Stora
 @pytest.mark.parametrize(("pods", "seconds"), [(5_000, 1), (100_000, 2), (1_000_000, 10)])
 def test_bigger_jobs_are_counted_less_often(pods: int, seconds: int) -> None:
     """A second for each 50,000 pods passes between counts, at least one and at most ten."""
-    assert seconds * SECOND == launching.counted_for_ns(pods)
+    assert seconds * SECOND == launching.count_interval_ns(pods)
 
 
 def test_the_last_batch_is_counted(storage: Storage) -> None:
