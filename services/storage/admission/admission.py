@@ -6,8 +6,9 @@ It reads which pods can be queued, queues, admits, evicts and requeues pods, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -27,7 +28,7 @@ from services.storage.admission.snapshot import read_held, read_snapshot, runs_o
 from services.storage.engine import Repository, lock_jobs, reading, writing
 from services.storage.jobs.configs import shape_runs
 from services.storage.jobs.wakes import note_wakes
-from services.storage.pods.scope import INITIALIZED, PENDING, Span, within
+from services.storage.pods.scope import INITIALIZED, PENDING, Span, in_scope
 from services.storage.pods.writes import fire
 from services.storage.ranges import chunks, pod_spans
 from services.storage.tables import POD, STATUS_LOG
@@ -41,6 +42,14 @@ _READING_LOG = (
     .order_by(STATUS_LOG.c.seq)
     .limit(sa.bindparam("at_most", type_=sa.Integer))
 )
+
+
+@cache
+def _select_waiting(dialect: str) -> sa.Select[Any]:
+    """Build the statement that selects the INITIALIZED and PENDING pods of a span in runs of one configuration."""
+    mine = POD.c.job_id == sa.bindparam("s_job_id", type_=POD.c.job_id.type)
+    waits = sa.and_(in_scope(Span.kind, dialect), POD.c.state.in_([INITIALIZED, PENDING]))
+    return runs_of(mine, waits, sa.literal(0)).order_by("start")
 
 
 class Admission(Repository):
@@ -62,8 +71,8 @@ class Admission(Repository):
         Each shape is taken from the configuration that the pod will run, which differs between pods of a job during a
         rollout. PENDING pods keep the configuration with which they were queued.
         """
-        waits = sa.and_(within(conn, Span(job_id, start, count)), POD.c.state.in_([INITIALIZED, PENDING]))
-        runs = conn.execute(runs_of(POD.c.job_id == job_id, waits, sa.literal(0)).order_by("start")).all()
+        dialect = conn.dialect.name
+        runs = conn.execute(_select_waiting(dialect), Span(job_id, start, count).bind(dialect)).all()
         shapes = [
             shape for _, first, length, version, _ in runs for shape in shape_runs(conn, job_id, version, first, length)
         ]
