@@ -138,10 +138,10 @@ def main(
     folder: Path,
     title: str,
     paths: tuple[str, str],
-    tell: Callable[[Run, Recorder, ExitStack, float], None],
+    play: Callable[[Run, Recorder, ExitStack, float], None],
     summarize: Callable[[Path], str] | None = None,
 ) -> int:
-    """Play the story that ``tell`` tells, in the pools ``paths``, and leave its results in data/, by default."""
+    """Run the story that ``play`` plays, in the pools ``paths``, and leave its results in data/, by default."""
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--address", metavar="HOST:PORT", help="a running `peloton up`; without it one is started")
     parser.add_argument(
@@ -165,7 +165,7 @@ def main(
                 run("respool", "create", path, str(folder / f"{path[1:]}.yaml"))
                 cleanup.callback(run, "respool", "delete", path, quiet=True)
             recorder.wait(lambda first, second: True, "an answer with both pools")
-            tell(run, recorder, cleanup, options.pause)
+            play(run, recorder, cleanup, options.pause)
     except StoryEnded as end:
         print(f"the story ended early: {end}", file=sys.stderr)
         return 1

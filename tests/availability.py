@@ -29,13 +29,13 @@ Line = dict[str, Any]
 
 
 class Tale:
-    """Reads the lines that the triggers wrote. ``rest`` returns the lines since ``tell``, or since the last call."""
+    """Reads the lines that the triggers wrote. ``rest`` returns the lines since ``record``, or since the last call."""
 
     def __init__(self, path: Path) -> None:
         self._conn = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         self._seen = 0
 
-    def tell(self) -> Tale:
+    def record(self) -> Tale:
         columns = "seq integer primary key autoincrement, what text, gone int, line text"
         self._conn.execute(f"create table if not exists told ({columns})")
         for table, names in WATCHED.items():

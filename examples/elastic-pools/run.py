@@ -21,7 +21,7 @@ from story import Recorder, Run, folder_of, main
 FOLDER = folder_of(__file__)
 
 
-def tell(run: Run, recorder: Recorder, cleanup: ExitStack, pause_s: float) -> None:
+def play(run: Run, recorder: Recorder, cleanup: ExitStack, pause_s: float) -> None:
     def submit(team: str, file: str) -> None:
         job = str(uuid.uuid4())
         run("job", "create", f"/{team}", str(FOLDER / file), "--jobID", job)
@@ -54,4 +54,4 @@ def tell(run: Run, recorder: Recorder, cleanup: ExitStack, pause_s: float) -> No
 
 
 if __name__ == "__main__":
-    sys.exit(main(FOLDER, (__doc__ or "").splitlines()[0], ("/team-a", "/team-b"), tell))
+    sys.exit(main(FOLDER, (__doc__ or "").splitlines()[0], ("/team-a", "/team-b"), play))

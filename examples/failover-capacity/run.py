@@ -26,7 +26,7 @@ CORES = 12  # of `peloton up`
 FAILS_OVER, ALL_RUN = "another region fails", "all 8 pods of the service run"
 
 
-def tell(run: Run, recorder: Recorder, cleanup: ExitStack, pause_s: float) -> None:
+def play(run: Run, recorder: Recorder, cleanup: ExitStack, pause_s: float) -> None:
     service, batch = str(uuid.uuid4()), str(uuid.uuid4())
     run("job", "stateless", "create", SERVICES, str(FOLDER / "front.yaml"), "--jobID", service, "--watch")
     cleanup.callback(run, "job", "stateless", "delete", service, quiet=True)
@@ -79,4 +79,4 @@ def has_pools(line: dict) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(FOLDER, (__doc__ or "").splitlines()[0], POOLS, tell, summarize))
+    sys.exit(main(FOLDER, (__doc__ or "").splitlines()[0], POOLS, play, summarize))

@@ -26,7 +26,7 @@ class Outage:
         self._since_s: float | None = None
         self._logged_s: float | None = None
 
-    def goes_on(self, error: Unavailable) -> None:
+    def log_failure(self, error: Unavailable) -> None:
         now_s = self._clock()
         if self._since_s is None:
             self._since_s = now_s
@@ -56,7 +56,7 @@ async def repeat(
                 await one_round()
                 outage.is_over()
             except Unavailable as error:
-                outage.goes_on(error)
+                outage.log_failure(error)
                 await asyncio.sleep(retry_period_s)
             except Exception:
                 log.exception("%s failed, retrying", name)

@@ -107,7 +107,7 @@ class Watched:
 def watch_daemon(cluster: Cluster, daemon: Daemon) -> Iterator[Watched]:
     """Each write of a pod meanwhile, in the order of commits. All of them run at the beginning."""
     found, pod_hosts, away = Watched(), {instance: host for host, instance in daemon.pod_hosts.items()}, set[int]()
-    with closing(Tale(cluster.local.data_dir / "peloton.db").tell()) as tale:
+    with closing(Tale(cluster.local.data_dir / "peloton.db").record()) as tale:
         yield found
         for what, _, line in tale.rest():
             if what != "pod" or line["job_id"] != daemon.id.replace("-", ""):

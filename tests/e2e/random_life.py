@@ -44,7 +44,7 @@ class Life:
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.cluster, self.random = cluster, Random(seed)
-        self.tale = Tale(cluster.local.data_dir / "peloton.db").tell()
+        self.tale = Tale(cluster.local.data_dir / "peloton.db").record()
         self.rules = Rules(self.may_break, lambda job: 1 if job == self.alone.stored_id else 0)
         self.lost: set[str] = set()
         self.ever_lost: set[str] = set()
@@ -70,11 +70,11 @@ class Life:
             (self.maintain, 4), (self.complete, 3), (self.cancel, 1),
         ]  # fmt: skip
         for act in self.random.choices([a for a, _ in acts], [weight for _, weight in acts], k=steps):
-            self.tell(act)
+            self.perform(act)
             self.let_happen(self.random.randrange(LINES_MAX))
             self.rules.read(self.tale)
 
-    def tell(self, act: Act) -> None:
+    def perform(self, act: Act) -> None:
         at_s = time.monotonic() - self.began_s
         try:
             what = act()

@@ -206,7 +206,7 @@ class Service:
     def observe(self) -> Iterator[Seen]:
         """Record every write of the service's pods until the block ends. All of them run at the beginning."""
         seen, away = Seen(), set[int]()
-        with closing(Tale(self.cluster.local.data_dir / "peloton.db").tell()) as tale:
+        with closing(Tale(self.cluster.local.data_dir / "peloton.db").record()) as tale:
             assert self.away() == 0
             yield seen
             for what, is_gone, line in tale.rest():

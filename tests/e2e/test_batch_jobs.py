@@ -101,7 +101,7 @@ def test_the_controller_decides_how_its_job_ends(cluster: Cluster, pool: str) ->
     assert cluster.counts(job) == {"SUCCEEDED": 1, "FAILED": 1}
 
 
-def test_dynamic_ports_are_dealt_and_passed_on(cluster: Cluster, pool: str) -> None:
+def test_dynamic_ports_are_assigned_and_passed_on(cluster: Cluster, pool: str) -> None:
     """Two instances on one host have different ports, in the environment and in the runtime."""
     ports = [{"name": "http", "value": 0, "envName": "HTTP_PORT"}]
     job = cluster.submit(pool, instanceCount=4, defaultConfig=shell("echo $HTTP_PORT; sleep 1", ports=ports))

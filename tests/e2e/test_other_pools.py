@@ -199,7 +199,7 @@ def ask(channel: grpc.Channel, path: str, request: Message, token: str) -> str:
     return "\n".join(found)
 
 
-def test_no_method_tells_of_other_pools(world: World) -> None:
+def test_no_method_shows_other_pools(world: World) -> None:
     """The canary is in no answer and no refusal, of any method by any name, with or without names in the request."""
     leaks, seen, own = [], set(), set()
     with grpc.insecure_channel(world.cluster.local.address) as channel:
@@ -216,7 +216,7 @@ def test_no_method_tells_of_other_pools(world: World) -> None:
     assert {"/peloton.api.job.JobManager/Query", "/peloton.api.v0.lookup.LookupService/Find"} <= own
 
 
-def test_no_refusal_of_a_change_tells_of_other_pools(world: World) -> None:
+def test_no_refusal_of_a_change_shows_other_pools(world: World) -> None:
     """A reader who tries to change what is in other pools learns no names by it."""
     leaks = []
     with grpc.insecure_channel(world.cluster.local.address) as channel:
@@ -243,7 +243,7 @@ def test_numbers_of_other_pools_stay(world: World) -> None:
         assert "of a job of another pool" in said[f"{EXPLAIN}/{name}"]
 
 
-def test_the_json_gateway_tells_no_more(world: World) -> None:
+def test_the_json_gateway_shows_no_more(world: World) -> None:
     """The pages pass the credentials of the reader on, and the api redacts."""
     leaks = []
     for path, request in list_requests(world):
@@ -281,7 +281,7 @@ def call_bridge(cluster: Cluster, token: str, method: str, **arguments: Any) -> 
         return error.read().decode()
 
 
-def test_the_aurora_bridge_tells_no_more(world: World) -> None:
+def test_the_aurora_bridge_shows_no_more(world: World) -> None:
     """Clients with keys of jobs of other pools, and without any, see none of them."""
     key = api.JobKey(**KEY)
     arguments: dict[str, list[dict[str, Any]]] = {
@@ -306,7 +306,7 @@ def test_the_aurora_bridge_tells_no_more(world: World) -> None:
     assert {"getJobSummary", "getJobs", "getTasksWithoutConfigs", "getJobUpdateSummaries"} <= seen
 
 
-def test_changes_in_a_pool_of_its_own_tell_an_operator_of_no_other(world: World) -> None:
+def test_changes_in_an_own_pool_show_an_operator_no_other(world: World) -> None:
     """An operator changes all that there is in one pool, by names of another: jobs end, and this test is the last."""
     mine, theirs = world.mine, world.theirs
     by_name = replace(mine, job_name=theirs.job_name)

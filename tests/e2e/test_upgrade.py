@@ -129,7 +129,7 @@ class Work:
         assert [2] * 3 == self.rolled.versions()
 
 
-def test_every_process_is_replaced_while_work_goes_on(tmp_path: Path) -> None:
+def test_every_process_is_replaced_while_work_continues(tmp_path: Path) -> None:
     """First the resource manager, the worker last; then worker and api are rolled back, and upgraded again."""
     release = unpack_last_release(tmp_path / "release")
     with Upgraded(temporary(tmp_path / "data"), release) as cluster:

@@ -58,29 +58,29 @@ class Life:
         self.service.wait_update("SUCCEEDED")
         ids = self.list_settled()
 
-        self.tell(lambda: self.service.restart(batch_size=self.random.randint(1, INSTANCES)))
+        self.repeat(lambda: self.service.restart(batch_size=self.random.randint(1, INSTANCES)))
         self.kill_when(self.random.choice(self.roles), self.some_runs())
         self.service.wait_update("SUCCEEDED")
         assert ids == self.list_settled()
 
-        self.tell(self.service.stop)
+        self.repeat(self.service.stop)
         self.kill_when(self.random.choice(self.roles), lambda: "KILLED" in self.service.states().values())
         self.service.wait(lambda: set(self.service.states().values()) == {"KILLED"}, "the stop")
-        self.tell(self.service.start)
+        self.repeat(self.service.start)
         self.kill_when(self.host_manager, lambda: bool({"LAUNCHED", "RUNNING"} & {*self.service.states().values()}))
         assert ids == self.list_settled()
 
-        self.tell(lambda: self.service.delete(force=True))
+        self.repeat(lambda: self.service.delete(force=True))
         self.service.wait(lambda: len(self.service.volumes(orphaned=True)) == INSTANCES, "the volumes to be orphans")
         for volume_id in ids.values():
-            self.tell(partial(self.delete, volume_id))
+            self.repeat(partial(self.delete, volume_id))
         self.kill_when(self.host_manager, self.some_volumes(lambda there: INSTANCES - there, least=0))
         self.service.wait(lambda: not self.service.volumes(), "the end of the volumes")
         assert [] == self.folders("*")
 
     # What is done.
 
-    def tell(self, act: Callable[[], None]) -> None:
+    def repeat(self, act: Callable[[], None]) -> None:
         """Repeat a call until it is accepted: roles may be down. A call that was accepted without an answer is refused
         then, or changes nothing."""
 

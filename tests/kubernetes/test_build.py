@@ -92,7 +92,7 @@ def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
     return take
 
 
-def test_a_build_goes_on_until_it_is_done_and_shows_how_far_it_is(
+def test_a_build_continues_until_it_is_done_and_shows_its_progress(
     compile_with: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A build without a bound ends when the compiler does."""

@@ -86,11 +86,11 @@ class HostPoolLife(JobLife):
 
     def acts(self) -> list[tuple[Act, float]]:
         return [
-            (self.turn, 30), (self.news, 15), (self.room, 8), (self.run_tasks, 5), (self.drain, 12), (self.follow, 3),
-            (self.wait, 3), (self.lead, 1), (self.fail, 1), (self.lose_host, 0.7), (self.return_host, 1),
-            (self.move, 3), (self.move_at_once, 1), (self.change_factors, 1), (self.change_workloads, 0.8),
-            (self.delete_pool, 0.2), (self.create_pool, 0.5), (self.maintain, 0.5), (self.complete, 1),
-            (self.cancel, 0.3),
+            (self.turn, 30), (self.news, 15), (self.refresh_hosts, 8), (self.run_tasks, 5), (self.drain, 12),
+            (self.follow, 3), (self.wait, 3), (self.lead, 1), (self.fail, 1), (self.lose_host, 0.7),
+            (self.return_host, 1), (self.move, 3), (self.move_at_once, 1), (self.change_factors, 1),
+            (self.change_workloads, 0.8), (self.delete_pool, 0.2), (self.create_pool, 0.5), (self.maintain, 0.5),
+            (self.complete, 1), (self.cancel, 0.3),
         ]  # fmt: skip
 
     def settle(self) -> None:

@@ -249,7 +249,7 @@ class JobLife:
         self.core.take_news(self.random, self.random.choice([1, 3, 10]))
         return ""
 
-    def room(self) -> str:
+    def refresh_hosts(self) -> str:
         self.core.take_hosts()
         return ""
 

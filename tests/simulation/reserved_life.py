@@ -64,9 +64,9 @@ class ReservedLife(JobLife):
 
     def acts(self) -> list[tuple[Act, float]]:
         return [
-            (self.turn, 35), (self.news, 10), (self.room, 14), (self.run_tasks, 8), (self.finish, 16), (self.wait, 5),
-            (self.lead, 0.5), (self.lose_host, 0.7), (self.return_host, 1), (self.restart, 1), (self.stop, 2),
-            (self.start, 4),
+            (self.turn, 35), (self.news, 10), (self.refresh_hosts, 14), (self.run_tasks, 8), (self.finish, 16),
+            (self.wait, 5), (self.lead, 0.5), (self.lose_host, 0.7), (self.return_host, 1), (self.restart, 1),
+            (self.stop, 2), (self.start, 4),
         ]  # fmt: skip
 
     def settle(self) -> None:

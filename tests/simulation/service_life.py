@@ -34,7 +34,7 @@ class ServiceLife(JobLife):
 
     def __init__(self, seed: int, template: Path, folder: Path) -> None:
         super().__init__(seed, template, folder, [MemoryHost(Hostname(name), self.capacity) for name in HOSTS])
-        self.tale = Tale(self.path).tell()
+        self.tale = Tale(self.path).record()
         self.broken: set[tuple[str, int, int]] = set()
         self.homes = Homes(self.storage, self.cluster, self.clock)
         self.commands = 0
@@ -75,11 +75,11 @@ class ServiceLife(JobLife):
 
     def acts(self) -> list[tuple[Act, float]]:
         return [
-            (self.turn, 30), (self.advance, 5), (self.news, 15), (self.room, 8), (self.run_tasks, 3), (self.drain, 7),
-            (self.update, 3), (self.restart, 3), (self.pause, 0.7), (self.resume, 1), (self.abort, 0.7),
-            (self.stop, 0.3), (self.start, 0.6), (self.wait, 1.5), (self.fail, 0.7), (self.lose_host, 0.4),
-            (self.return_host, 0.6), (self.evict, 0.6), (self.restart_with_care, 0.6), (self.maintain, 0.8),
-            (self.complete, 1.5), (self.cancel, 0.2), (self.lead, 0.4),
+            (self.turn, 30), (self.advance, 5), (self.news, 15), (self.refresh_hosts, 8), (self.run_tasks, 3),
+            (self.drain, 7), (self.update, 3), (self.restart, 3), (self.pause, 0.7), (self.resume, 1),
+            (self.abort, 0.7), (self.stop, 0.3), (self.start, 0.6), (self.wait, 1.5), (self.fail, 0.7),
+            (self.lose_host, 0.4), (self.return_host, 0.6), (self.evict, 0.6), (self.restart_with_care, 0.6),
+            (self.maintain, 0.8), (self.complete, 1.5), (self.cancel, 0.2), (self.lead, 0.4),
         ]  # fmt: skip
 
     def check(self, act: Act | None = None) -> None:

@@ -59,8 +59,8 @@ class VolumeLife(JobLife):
 
     def acts(self) -> list[tuple[Act, float]]:
         return [
-            (self.turn, 30), (self.news, 15), (self.room, 8), (self.run_tasks, 8), (self.wait, 3), (self.lead, 1),
-            (self.restart, 3), (self.stop, 0.5), (self.start, 1), (self.fail, 1), (self.lose_host, 1.5),
+            (self.turn, 30), (self.news, 15), (self.refresh_hosts, 8), (self.run_tasks, 8), (self.wait, 3),
+            (self.lead, 1), (self.restart, 3), (self.stop, 0.5), (self.start, 1), (self.fail, 1), (self.lose_host, 1.5),
             (self.return_host, 1.5), (self.wipe_host, 1), (self.give_up, 3), (self.delete, 1),
             (self.crowd, 1), (self.uncrowd, 0.5),
         ]  # fmt: skip

@@ -21,7 +21,7 @@ SETTING = "PELOTON_TEST_SERVER"
 INSTALLED = Path(sys.executable).parent / "temporal-test-server"
 
 
-class _Patience(Interceptor):
+class _RepeatedPoll(Interceptor):
     """Polls again for the end of a workflow. This server ends a long poll without a page token, where others return
     one.
     """
@@ -51,7 +51,7 @@ async def client() -> AsyncIterator[Client]:
     if not binary.is_file():
         pytest.skip(f"no time-skipping server at {binary}: name one by {SETTING}")
     environment = await WorkflowEnvironment.start_time_skipping(
-        interceptors=[_Patience()],
+        interceptors=[_RepeatedPoll()],
         test_server_existing_path=str(binary),
         test_server_startup_timeout=STARTUP_TIMEOUT,
     )

@@ -163,7 +163,7 @@ def test_a_bad_content_keeps_the_one_before(tmp_path: Path) -> None:
     assert changing.files.fault is None
 
 
-def test_a_fault_of_one_look_is_not_noted(tmp_path: Path) -> None:
+def test_a_fault_of_one_read_is_not_recorded(tmp_path: Path) -> None:
     """Files that belong together are seldom replaced in the same instant."""
     changing = Changing(tmp_path)
     changing.write("a", "B")

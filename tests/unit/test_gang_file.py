@@ -114,7 +114,7 @@ def test_an_api_without_gangs_is_an_error(capsys: pytest.CaptureFixture[str]) ->
     assert (1, True) == (len(gangs.requests), "no answer" in capsys.readouterr().err)
 
 
-def test_a_pod_without_credentials_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pod_without_credentials_is_refused_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     """A pod that has had an answer repeats its calls: its token is being replaced."""
     assert 1 == run(Gangs(grpc.StatusCode.UNAUTHENTICATED), "--file", "-")
     assert f"gang of job {JOB} at 127.0.0.1:" in capsys.readouterr().err

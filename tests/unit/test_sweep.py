@@ -90,7 +90,7 @@ async def test_a_role_that_starts_wakes_changed_jobs_alone() -> None:
 
 
 @in_virtual_time
-async def test_a_round_is_bounded_and_the_next_goes_on() -> None:
+async def test_a_round_is_bounded_and_the_next_continues() -> None:
     """A round reads page by page, each job once; the next round, soon, reads the rest."""
     many = ROUND_JOBS_MAX + PAGE_JOBS // 2
     notes = Notes(**{f"job{i:06}": 0.0 for i in range(many)})

@@ -352,7 +352,7 @@ def describe_answer(attempt: int, error: str = "down", task_attempt: int = 0) ->
     return found
 
 
-async def test_why_a_job_does_not_go_on(watch: TemporalWatch, server: FakeTemporal, clock: Clock) -> None:
+async def test_the_reason_of_a_stuck_job_is_named(watch: TemporalWatch, server: FakeTemporal, clock: Clock) -> None:
     """All workflows of the job are read; the answer is used for a while."""
     own, gang = job_workflow_id(JOB), f"gang/{JOB}/1"
     server.running = [running(own), running(gang)]
@@ -368,7 +368,7 @@ async def test_why_a_job_does_not_go_on(watch: TemporalWatch, server: FakeTempor
     assert 2 == server.calls["describe"]
 
 
-async def test_why_a_job_whose_workflow_failed_does_not_go_on(watch: TemporalWatch, server: FakeTemporal) -> None:
+async def test_the_reason_of_a_job_whose_workflow_failed_is_named(watch: TemporalWatch, server: FakeTemporal) -> None:
     """The answer has the error, and the time when the workflow is started again."""
     own = job_workflow_id(JOB)
     server.failed = [run(own, 10)]

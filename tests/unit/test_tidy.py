@@ -389,6 +389,15 @@ def test_the_other_rules_notice() -> None:
     assert [f.partition(": ")[0] for f in path_faults(Path("a.md"), f"\nsee {folder}")] == ["a.md:2"]
 
 
+def test_the_rules_for_words_notice() -> None:
+    """Riddles are found in docstrings and in names of functions, and function words at the beginning of docstrings."""
+    source = 'def room_is_left(): pass\ndef mushroom():\n  "What somebody does."\nasync def test_it_goes_on(): pass\n'
+    found = word_faults(iter([(Path("a.py"), ast.parse(source))]))
+
+    assert ["a.py:3: 'somebody'", "a.py:1: room_is_left", "a.py:4: test_it_goes_on"] == found.riddles
+    assert ["a.py:3"] == [fault.partition(": ")[0] for fault in found.odd]
+
+
 @pytest.mark.parametrize("part", BUDGETS)
 def test_words_stay_within_their_budget(part: str) -> None:
     """No change adds a docstring, a word or a name of the old idiom; a change that removes some lowers the budget."""

@@ -29,6 +29,12 @@ RIDDLES = re.compile(
 )
 """Words that hide who acts, or stand for a term of the field."""
 
+NAME_RIDDLES = re.compile(
+    r"(?:^|_)(nobody|somebody|whoever|anew|go(?:es)?_on|going_on|of_ours|of_theirs|held_back|in_vain|for_good|patience"
+    r"|beside|rooms?|judg(?:e|es|ed)|deals?|dealt|told|tells?)(?:_|$)"
+)
+"""The same in names of functions."""
+
 PROSE_RIDDLES = re.compile(
     RIDDLES.pattern.replace(" ", r"\s+")
     + r"|\b(tells?|(go|going|went)\s+on|of\s+others|hold(s|ing)?\s+back|rooms?|look(s|ed|ing)?\s+at"
@@ -47,7 +53,7 @@ VERBS_IN_ED = {"need", "feed", "seed", "embed", "exceed", "proceed", "succeed", 
 
 BUDGETS = {
     "product": {"odd": 0, "riddles": 0, "participles": 19},
-    "tests": {"odd": 0, "riddles": 0, "participles": 64},
+    "tests": {"odd": 0, "riddles": 0, "participles": 62},
 }
 """Faults that are left."""
 PROSE_BUDGETS = {"documents": 0, "protos": 0}
@@ -79,6 +85,8 @@ def word_faults(paths: Iterator[tuple[Path, ast.Module]]) -> Words:
             if found and FUNCTION_WORDS.fullmatch(found[0].strip(",.:;")):
                 odd.append(f"{path}:{line}: {text[:60]!r} begins with a function word")
             riddles += [f"{path}:{line}: {word!r}" for word in RIDDLES.findall(" ".join(found))]
+        functions = find(tree, ast.FunctionDef, ast.AsyncFunctionDef)
+        riddles += [f"{path}:{node.lineno}: {node.name}" for node in functions if NAME_RIDDLES.search(node.name)]
         participles += [f"{path}:{line}: {name} is named by a participle" for line, name in participles_of(tree)]
     return Words(docstrings, words, odd, riddles, participles)
 

@@ -40,7 +40,7 @@ class Children:
             child = self._new_child(asked.workflow_type, asked.workflow_id)
             child._on_end.append(lambda: self._child_ended(run, asked.seq, child))
             child._start_run(asked.input)
-        self._tell(run, job, events=1)
+        self._add_job(run, job, events=1)
 
     def terminate(self: Any) -> None:
         """End the workflow as an operator may do."""
@@ -71,7 +71,7 @@ class Children:
             failed = Failure(message="Child Workflow execution failed", cause=child.failure)
             failed.child_workflow_execution_failure_info.workflow_type.name = child._defn.name or ""
             job.resolve_child_workflow_execution.result.failed.failure.CopyFrom(failed)
-        self._tell(run, job, events=1)
+        self._add_job(run, job, events=1)
 
     def _do_signal_external_workflow_execution(self: Any, run: Any, command: WorkflowCommand) -> None:
         asked = command.signal_external_workflow_execution
@@ -85,4 +85,4 @@ class Children:
             missing.application_failure_info.type = "ExternalWorkflowExecutionNotFound"
         else:
             child.signal_now()
-        self._tell(run, job, events=1)
+        self._add_job(run, job, events=1)

@@ -114,7 +114,7 @@ class Cluster:
         """Stop the whole job as the API does."""
         with self.lock:
             self.storage.jobs.set_goal(job_id, JobState.KILLED, self.clock.now_ns())
-            self.tell(job_id)
+            self.notify(job_id)
 
     def delete(self, job_id: JobId) -> None:
         """Mark a job as the API does so that it is deleted once it has ended."""
@@ -130,20 +130,20 @@ class Cluster:
         """Add instances to a job as the API does."""
         with self.lock:
             self.jobs[job_id].write(instance_count=pods, state=JobState.INITIALIZED)
-            self.tell(job_id)
+            self.notify(job_id)
 
-    def add_hosts(self, count: int, *, tell: bool = True) -> None:
+    def add_hosts(self, count: int, *, notify: bool = True) -> None:
         with self.lock:
             have = len(self.hosts)
             self.hosts.update({Hostname(f"host{i}"): HostSlots(self.slots) for i in range(have, have + count)})
-            if tell:
+            if notify:
                 waiting, self.waiting_for_hosts = self.waiting_for_hosts, set()
-                self.tell(*sorted(waiting))
+                self.notify(*sorted(waiting))
 
     def counts(self, job_id: JobId) -> dict[str, int]:
         return {state.value: count for state, count in self.jobs[job_id].pods.counts().items()}
 
-    def tell(self, *job_ids: JobId) -> None:
+    def notify(self, *job_ids: JobId) -> None:
         if self.lifecycles is not None and job_ids:
             self.lifecycles.jobs_changed(job_ids)
 
@@ -172,7 +172,7 @@ class Cluster:
             chosen += may[: max(room - len(chosen), 0)]
             self.storage.admission.mark_ready([(p.job_id, p.instance_id, 1) for p in chosen])
             alone = [p for p in chosen if not self._is_member(p)]
-            self.tell(*sorted({p.job_id for p in chosen if p.job_id != heard or p not in alone}))
+            self.notify(*sorted({p.job_id for p in chosen if p.job_id != heard or p not in alone}))
             return sum(p.job_id == heard for p in alone)
 
     def _is_member(self, pod: PodRecord) -> bool:
@@ -191,7 +191,7 @@ class Cluster:
                 self.hosts[Hostname(hosts[pod_id])].free += 1
             if outcome.changed_jobs:
                 ended = self._settle_ends(outcome.changed_jobs)
-                self.tell(*sorted({*outcome.changed_jobs, *self.waiting_for_hosts} - ended))
+                self.notify(*sorted({*outcome.changed_jobs, *self.waiting_for_hosts} - ended))
                 self.waiting_for_hosts.clear()
                 self.admit()
 

@@ -124,7 +124,7 @@ class FakeResourceManager(Port):
         gone = self.cluster.storage.admission.requeue_gang(job_id, reason)
         if gone.held_until_ns:
             self._admit_at(gone.held_until_ns)
-            self.cluster.tell(job_id)
+            self.cluster.notify(job_id)
 
     @call
     def requeue_pods(

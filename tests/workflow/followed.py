@@ -34,7 +34,7 @@ class FollowedHosts(FakeHostManager):
         self.matching: set[Hostname] = set(cluster.hosts)
         self.full: set[Hostname] = set()
         self.seats: dict[int, Seat] = {}
-        self.tell: Callable[[JobId], None] = cluster.tell  # the workflow of the daemon
+        self.notify: Callable[[JobId], None] = cluster.notify  # the workflow of the daemon
 
     def submit(self, job_id: JobId) -> JobRecord:
         record = JobRecord(
@@ -59,7 +59,7 @@ class FollowedHosts(FakeHostManager):
         records = self.cluster.jobs[job_id].pods.records
         alive = [p for p in gone if records[p.instance_id].run_id == p.run_id and records[p.instance_id].host]
         self.cluster.report(alive, lambda _: PodState.LOST)
-        self.tell(job_id)
+        self.notify(job_id)
 
     @call
     def step_daemon(self, job_id: JobId, after: int) -> DaemonStep:

@@ -30,7 +30,7 @@ class MaintainedHost(CountedCalls):
     ) -> None:
         super().__init__()
         self.clock, self.name = clock, name
-        self.tell: Callable[[], None] = lambda: None
+        self.notify: Callable[[], None] = lambda: None
         self.row: HostMaintenance | None = None
         self.staying, self.leaving, self.away = pods, 0, 0
         self.turn, self.back_s = turn, back_s
@@ -43,7 +43,7 @@ class MaintainedHost(CountedCalls):
         with self.lock:
             asked = HostMaintenance(CLUSTER, self.name, HostState.UP, HostState.DOWN, to_pool=to_pool)
             self.row = self.row or asked
-        self.tell()
+        self.notify()
 
     def act(self, act: MaintenanceAct) -> None:
         with self.lock:
@@ -55,12 +55,12 @@ class MaintainedHost(CountedCalls):
                 self.row = None
             else:
                 self.row = replace(self.row, goal=HostState.UP)
-        self.tell()
+        self.notify()
 
     def give_turn(self) -> None:
         with self.lock:
             self.turn = True
-        self.tell()
+        self.notify()
 
     # ports.MaintenanceRecords
 
@@ -149,14 +149,14 @@ class MaintainedHost(CountedCalls):
             self.leaving -= 1
             self.away += 1
         self.clock.after(self.back_s, self._back)
-        self.tell()
+        self.notify()
 
     def _back(self) -> None:
         with self.lock:
             self.away -= 1
             is_drained = self._is_next(Step.DRAIN)
         if is_drained:
-            self.tell()
+            self.notify()
 
     def _is_next(self, step: Step) -> bool:
         return self.row is not None and next_step(self.row) is step

@@ -64,7 +64,7 @@ async def maintenance_story(
     queue = f"test-{uuid.uuid4()}"
     stored: Any = SimpleNamespace(maintenance=host)
     waker = Waker(MAINTENANCE, client, stored, policies, rank=Rank.PEOPLE, interval_s=0.05, task_queue=queue)
-    host.tell = lambda: waker.wake([f"{CLUSTER}/{host.name}"])
+    host.notify = lambda: waker.wake([f"{CLUSTER}/{host.name}"])
     host.request(to_pool)
     try:
         workers = build_workers(client, ports_on(Cluster(clock), host), {queue: SLOTS})
@@ -112,7 +112,7 @@ async def maintenance_workflow_cancelled(client: Client) -> str:
     """The workflow is cancelled, as in the Web UI, while the host is drained: the host stays up."""
     async with maintenance_story(client, "host4", pods=9) as story:
         await wait_until(lambda: story.host.away + story.host.leaving > 0, "a pod that leaves")
-        story.host.tell = lambda: None  # a wake-up after its end would start another workflow
+        story.host.notify = lambda: None  # a wake-up after its end would start another workflow
         await story.handle.cancel()
         assert await story.result() == MaintenanceResult(was_down=False)
     return story.workflow_id

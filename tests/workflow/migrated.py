@@ -53,7 +53,7 @@ class MigratedPool(CountedCalls):
     ) -> None:
         super().__init__()
         self.clock, self.away_s = clock, away_s
-        self.tell: Callable[[], None] = lambda: None
+        self.notify: Callable[[], None] = lambda: None
         spec = MigrationSpec(TARGET, batch, services_at_once=1)
         self.row: Migration | None = Migration(ID, "pool", True, "/maps", spec)
         self.services = [ServiceProgress(job, f"web{i}", ServiceState.WAITING) for i, job in enumerate(jobs[:services])]
@@ -66,9 +66,9 @@ class MigratedPool(CountedCalls):
 
     def act(self, act: MigrationAct) -> None:
         self._steer(act)
-        self.tell()
+        self.notify()
 
-    def told(self, job_id: str) -> None:
+    def end_leaving(self, job_id: str) -> None:
         """End the pods of the job that leave; they run again soon."""
         with self.lock:
             leaving, self.leaving[job_id] = self.leaving[job_id], set()

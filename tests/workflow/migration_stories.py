@@ -46,7 +46,7 @@ class SignalledJob:
         self.signal_count += 1
 
     @workflow.query
-    def told(self) -> int:
+    def signals(self) -> int:
         return self.signal_count
 
 
@@ -83,7 +83,7 @@ async def migration_story(
     queue = task_queue or f"test-{uuid.uuid4()}"
     stored: Any = SimpleNamespace(migrations=SimpleNamespace(get=lambda _: pool.row))
     waker = Waker(MIGRATION, client, stored, policies, rank=Rank.PEOPLE, interval_s=0.05, task_queue=queue)
-    pool.tell = lambda: waker.wake([migration.migration_id])
+    pool.notify = lambda: waker.wake([migration.migration_id])
     story = ServerStory(client, pool, migration_workflow_id(migration.migration_id))
     ports = replace(ports_on(Cluster(clock)), migrations=pool)
     handles = [
@@ -96,9 +96,9 @@ async def migration_story(
         told = dict.fromkeys((one.job_id for one in pool.services), 0)
         while True:
             for one, handle in zip(pool.services, handles, strict=True):
-                if (count := await handle.query(SignalledJob.told)) > told[one.job_id]:
+                if (count := await handle.query(SignalledJob.signals)) > told[one.job_id]:
                     told[one.job_id] = count
-                    pool.told(one.job_id)
+                    pool.end_leaving(one.job_id)
             await asyncio.sleep(0.05)
 
     passing: asyncio.Task[None] | None = None
@@ -108,7 +108,7 @@ async def migration_story(
             run_workers(build_workers(client, ports, {queue: SLOTS})),
         ):
             passing = asyncio.create_task(pass_on())
-            pool.tell()
+            pool.notify()
             await wait_until(lambda: pool.calls["advance"] > 0, "its first step")
             yield story
             passing.cancel()

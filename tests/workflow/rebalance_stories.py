@@ -57,11 +57,11 @@ async def rebalance_story(
     queue = task_queue or f"test-{uuid.uuid4()}"
     stored: Any = SimpleNamespace(rebalances=cluster)
     waker = Waker(REBALANCE, client, stored, policies, rank=Rank.PEOPLE, interval_s=0.05, task_queue=queue)
-    cluster.tell = lambda: waker.wake([CLUSTER])
+    cluster.notify = lambda: waker.wake([CLUSTER])
     ports = replace(ports_on(Cluster(clock)), rebalancers=cluster, rebalances=cluster)
     try:
         async with run_workers(build_workers(client, ports, {queue: SLOTS})):
-            cluster.tell()
+            cluster.notify()
             await wait_until(lambda: cluster.calls["advance"] > 0, "its first step")
             yield ServerStory(client, cluster)
         for history in await histories_of(client, rebalance_workflow_id(CLUSTER)):

@@ -31,7 +31,7 @@ class RebalancedCluster(CountedCalls):
     ) -> None:
         super().__init__()
         self.clock, self.gains, self.at_once, self.away_s = clock, gains, at_once, away_s
-        self.tell: Callable[[], None] = lambda: None
+        self.notify: Callable[[], None] = lambda: None
         progress = RebalanceProgress(RebalanceState.RUNNING)
         self.row: Rebalance | None = Rebalance(CLUSTER, RebalanceSpec((Goal.FREE,), per_hour), progress=progress)
         self.begun_ns: list[int] = []
@@ -41,7 +41,7 @@ class RebalancedCluster(CountedCalls):
 
     def act(self, act: RebalanceAct) -> None:
         self._steer(act)
-        self.tell()
+        self.notify()
 
     # ports.ClusterRebalancers, ports.ClusterRebalancer
 

@@ -30,7 +30,7 @@ class RolledService:
         self.clock, self.job_id = clock, job_id
         self.away_s, self.sla_maximum = away_s, sla_maximum
         self.lock = threading.RLock()
-        self.tell: Callable[[], None] = lambda: None
+        self.notify: Callable[[], None] = lambda: None
         self.on_end: Callable[[], None] = lambda: None  # done once, right after the step that ends an update
         self.update: UpdateRecord | None = None
         self.update_count = 0
@@ -63,14 +63,14 @@ class RolledService:
                 prev_config_version=self.newest,
                 updated=frozenset(instances or self.pods),
             )
-        self.tell()
+        self.notify()
 
     def steer(self, act: Callable[[UpdateRecord], UpdateRecord]) -> None:
         with self.lock:
             assert self.update is not None
             self.update = act(self.update)
             self.acts += 1
-        self.tell()
+        self.notify()
 
     def pulse(self, now_ns: int) -> None:
         """Wake each workflow that waits for a pulse, as the api does."""
@@ -78,7 +78,7 @@ class RolledService:
             assert self.update is not None
             self.update = rollout.pulse(self.update, now_ns)
         if self.update.awaits_pulse:
-            self.tell()
+            self.notify()
 
     def lose(self, instance: int) -> None:
         self.pods[instance] = replace(self.pods[instance], state=PodState.LOST)
@@ -132,8 +132,8 @@ class RolledService:
                 self._change(i, step.update.config_version)
             self.away_most = max(self.away_most, len(sla.missing_of(self.pods)))
             if was_active and answer.is_finished:
-                tell, self.on_end = self.on_end, lambda: None
-                tell()
+                notify, self.on_end = self.on_end, lambda: None
+                notify()
             return answer
 
     def roll_back_failed(self, now_ns: int) -> None:
@@ -193,4 +193,4 @@ class RolledService:
                 state=PodState.FAILED if fails else PodState.RUNNING,
                 failure_count=int(fails),
             )
-        self.tell()
+        self.notify()

@@ -173,7 +173,7 @@ class ServerStory:
         self.policies = Policies(look_again_s=POLL_PERIOD_S, retry_s=0.2, retry_max_s=1.0)
         stored = job_storage(FakeRecords(self.cluster).get)
         self.followers = Waker(DAEMON, client, stored, self.policies, interval_s=0.05)
-        self.daemon_hosts.tell = lambda job_id: self.followers.jobs_changed([job_id])
+        self.daemon_hosts.notify = lambda job_id: self.followers.jobs_changed([job_id])
         self._workers: AsyncExitStack | None = None
         self.started: list[str] = []
 
@@ -217,7 +217,7 @@ class ServerStory:
     def service(self, job_id: JobId, instances: int, **rolled: Any) -> RolledService:
         """Make the job a service, whose updates the job's workflow rolls out."""
         service = RolledService(self.cluster.clock, job_id, instances, away_s=0.1, **rolled)
-        service.tell = lambda: self.cluster.tell(job_id)
+        service.notify = lambda: self.cluster.notify(job_id)
         self.cluster.rolled[job_id] = service
         return service
 

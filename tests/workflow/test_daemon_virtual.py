@@ -42,11 +42,11 @@ class Story:
             workflow_id=job_workflow_id(JOB),
         )
         self.cluster.lifecycles = self.job
-        self.hosts.tell = self._tell
+        self.hosts.notify = self._notify
         self.hosts.submit(JOB)
         self.job.start(JobInput(JOB, Policies(**policies)))
 
-    def _tell(self, job_id: JobId) -> None:
+    def _notify(self, job_id: JobId) -> None:
         """Notifies the daemon as host managers do. A daemon that has not started reads its hosts when it starts."""
         if daemon_workflow_id(job_id) in self.job.children:
             self.daemon.jobs_changed([job_id])
@@ -205,7 +205,7 @@ def test_a_daemon_is_not_signalled_of_reads_of_its_job() -> None:
     story.until(lambda: story.clock.elapsed_s > 3_600.0)
     settled, told = story.cluster.calls["settle"], story.job.commands["signal_external_workflow_execution"]
     for read in range(1, 11):
-        story.cluster.tell(JOB)
+        story.cluster.notify(JOB)
         story.until(lambda read=read: story.cluster.calls["settle"] >= settled + read)
     assert told == story.job.commands["signal_external_workflow_execution"]
     story.cluster.report([story.on_hosts[0].pod_id], lambda _: PodState.FAILED)

@@ -82,7 +82,7 @@ def test_no_hosts_until_the_timeout(is_told: bool) -> None:
     assert 60 + 30 + 60 <= story.clock.elapsed_s <= 60 + 30 + 60 + 10
     assert 60 == (story.cluster.jobs[JOB].record.gang_due_ns - story.clock.now_ns()) / 1e9
 
-    story.cluster.add_hosts(1, tell=is_told)
+    story.cluster.add_hosts(1, notify=is_told)
     assert ("SUCCEEDED", {"SUCCEEDED": 4}) == story.run()
     assert ["requeue", "requeue", "together"] == story.outcomes
     assert {PodId(JOB, i, 1) for i in range(4)} == set(story.cluster.launched)

@@ -144,7 +144,7 @@ def test_hosts_come_after_an_hour(told: bool) -> None:
     story = Story(hosts=0).submit(10, policies=Policies(pod_placement_s=2 * HOUR_S)).run_for(HOUR_S)
     status = story.status
     looks = story.workflow.calls.count("place_and_launch")
-    story.cluster.add_hosts(1, tell=told)
+    story.cluster.add_hosts(1, notify=told)
 
     assert {"state": "PENDING", "waiting_for": "10 pods without a host (no host offered)"} == status
     assert (10, no_slot(10)) == story.cluster.unplaced[JOB]

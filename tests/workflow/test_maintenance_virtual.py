@@ -41,7 +41,7 @@ class Story:
         ]
         self.workflow = Virtual(self.clock, HostMaintenanceWorkflow, bound, signal="changed")
         self.host.request(to_pool)
-        self.host.tell = lambda: self.workflow.jobs_changed([])
+        self.host.notify = lambda: self.workflow.jobs_changed([])
         self.workflow.start(MaintenanceInput(CLUSTER, HOST, policies or Policies()))
         self.workflow.run(until=lambda: bool(self.workflow.calls))
 

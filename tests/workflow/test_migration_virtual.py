@@ -33,9 +33,9 @@ class Story:
         bound: list[Callable[..., Any]] = [activities.advance, activities.roll_back, PolicyActivities({}).policies]
         self.workflow = Virtual(self.clock, MigrationWorkflow, bound, signal="changed")
         for one in self.pool.services:
-            job = FakeChild(partial(self.pool.told, one.job_id))
+            job = FakeChild(partial(self.pool.end_leaving, one.job_id))
             self.workflow.children[job_workflow_id(one.job_id)] = job
-        self.pool.tell = lambda: self.workflow.jobs_changed([])
+        self.pool.notify = lambda: self.workflow.jobs_changed([])
         self.workflow.start(MigrationInput(ID, "/maps", TARGET, policies or Policies()))
         self.workflow.run(until=lambda: bool(self.workflow.calls))
 

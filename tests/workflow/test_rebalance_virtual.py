@@ -29,7 +29,7 @@ class Story:
         activities = RebalanceActivities(self.cluster, self.cluster)
         bound: list[Callable[..., Any]] = [activities.advance, activities.stop, PolicyActivities({}).policies]
         self.workflow = Virtual(self.clock, RebalanceWorkflow, bound, signal="changed")
-        self.cluster.tell = lambda: self.workflow.jobs_changed([])
+        self.cluster.notify = lambda: self.workflow.jobs_changed([])
         self.workflow.start(RebalanceInput(CLUSTER, policies or Policies()))
         self.workflow.run(until=lambda: bool(self.workflow.calls))
 

@@ -90,7 +90,7 @@ def stop_that_waits() -> tuple[Story, str]:
     return story.run_for(1), request
 
 
-def test_a_job_that_grows_while_the_last_request_is_answered_goes_on() -> None:
+def test_a_job_that_grows_while_the_last_request_is_answered_continues() -> None:
     """A signal that comes while its workflow has nothing else left to do has the job looked at again."""
     story, request = stop_that_waits()
     story.cluster.grow(JOB, 5)
@@ -104,7 +104,7 @@ def test_a_job_that_is_deleted_while_the_last_request_is_answered_is_forgotten()
     """A job that is deleted while its last request is answered is removed when its workflow ends."""
     story, request = stop_that_waits()
     story.cluster.delete(JOB)
-    story.cluster.tell(JOB)
+    story.cluster.notify(JOB)
 
     assert ("the job has ended", "ABORTED") == refusal_of(story.workflow, request)
     story.workflow.run()
@@ -156,7 +156,7 @@ def test_a_rollback_that_comes_while_the_update_ends() -> None:
     assert UpdateResult("update2", "SUCCEEDED", 6, 0) == story.end()
 
 
-def test_a_pulse_lets_an_update_go_on() -> None:
+def test_a_pulse_lets_an_update_continue() -> None:
     """The update that waits for it begins its first batch."""
     story = UpdateStory(2).roll_out(1, pulse_s=5)
     story.until(lambda: bool(story.service.reads_ns))

@@ -267,7 +267,7 @@ def test_the_job_starts_its_rollouts() -> None:
     story = stories.Story(hosts=1, run_s=10_000)
     service = RolledService(story.clock, JOB, 4)
     story.cluster.rolled[JOB] = service
-    service.tell = lambda: story.cluster.tell(JOB)
+    service.notify = lambda: story.cluster.notify(JOB)
     story.submit(2).run_until_pods("RUNNING", 2)
 
     for number in (1, 2):
@@ -288,7 +288,7 @@ def test_an_update_does_not_wait_for_the_rollout_that_failed() -> None:
     story = stories.Story(hosts=1, run_s=10_000)
     service = RolledService(story.clock, JOB, 4)
     story.cluster.rolled[JOB] = service
-    service.tell = lambda: story.cluster.tell(JOB)
+    service.notify = lambda: story.cluster.notify(JOB)
     story.submit(2).run_until_pods("RUNNING", 2)
     story.cluster.refusals["advance"] = 3
     began_s = story.clock.elapsed_s
@@ -312,7 +312,7 @@ def test_the_job_reports_what_people_do() -> None:
     story = stories.Story(hosts=1, run_s=10_000)
     service = RolledService(story.clock, JOB, 4, away_s=1_000.0)
     story.cluster.rolled[JOB] = service
-    service.tell = lambda: story.cluster.tell(JOB)
+    service.notify = lambda: story.cluster.notify(JOB)
     story.submit(2).run_until_pods("RUNNING", 2)
     service.roll_out(2)
     story.workflow.run(until=lambda: len(story.gangs) == 1 and bool(story.gangs[0].shown_states))
@@ -332,7 +332,7 @@ def test_the_job_reports_what_moves_the_update() -> None:
     story = stories.Story(hosts=1, run_s=10_000)
     service = RolledService(story.clock, JOB, 4, away_s=1_000.0)
     story.cluster.rolled[JOB] = service
-    service.tell = lambda: story.cluster.tell(JOB)
+    service.notify = lambda: story.cluster.notify(JOB)
     story.submit(2).run_until_pods("RUNNING", 2)
     service.roll_out(2)
     story.workflow.run(until=lambda: service.ending == {} and service.reads_ns != [])
@@ -340,7 +340,7 @@ def test_the_job_reports_what_moves_the_update() -> None:
     looks = len(service.reads_ns)
 
     for _ in range(5):
-        story.cluster.tell(JOB)
+        story.cluster.notify(JOB)
         story.run_for(5)
 
     assert len(service.reads_ns) == looks

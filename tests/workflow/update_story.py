@@ -55,12 +55,12 @@ class Story:
 
         job = FakeChild(report)
         self.workflow.children[job_workflow_id(JOB)] = job
-        self.service.tell = lambda: self.workflow.jobs_changed([])
+        self.service.notify = lambda: self.workflow.jobs_changed([])
 
     def roll_out(self, batch_size: int = 0, policies: Policies | None = None, **spec: Any) -> Story:
-        tell, self.service.tell = self.service.tell, lambda: None
+        notify, self.service.notify = self.service.notify, lambda: None
         self.service.roll_out(batch_size, **spec)
-        self.service.tell = tell
+        self.service.notify = notify
         self.workflow.start(UpdateInput(JOB, policies or Policies()))
         return self
 

@@ -156,14 +156,14 @@ class Virtual(Children):
             job.signal_workflow.headers[END_HEADER].CopyFrom(CONVERTER.payload_converter.to_payload(end))
         job.signal_workflow.signal_name = self._signal
         job.signal_workflow.originating_event_id = self.runs[-1].events + 1
-        self._tell(self.runs[-1], job, events=1)
+        self._add_job(self.runs[-1], job, events=1)
         self.wakes += 1
 
     def cancel(self) -> None:
         """Cancels the workflow as a user does in the Web UI."""
         job = WorkflowActivationJob()
         job.cancel_workflow.reason = "by a person"
-        self._tell(self.runs[-1], job, events=1)
+        self._add_job(self.runs[-1], job, events=1)
 
     def ask(self, name: str, *args: object) -> Any:
         """Send a workflow update and let time pass until it is answered; raises the error of one that is refused."""
@@ -176,7 +176,7 @@ class Virtual(Children):
         job.do_update.id = job.do_update.protocol_instance_id = request = f"request{self.asked}"
         job.do_update.name, job.do_update.run_validator = name, True
         job.do_update.input.extend(CONVERTER.payload_converter.to_payloads(args))
-        self._tell(self.runs[-1], job)
+        self._add_job(self.runs[-1], job)
         return request
 
     def answer(self, request: str) -> Any:
@@ -234,7 +234,7 @@ class Virtual(Children):
         job.initialize_workflow.workflow_id = self.workflow_id
         job.initialize_workflow.arguments.extend(arguments)
         job.initialize_workflow.randomness_seed = 1
-        self._tell(run, job)
+        self._add_job(run, job)
 
     def _new_instance(self, run_id: str, started: datetime) -> WorkflowInstance:
         return new_instance(self._defn, self.workflow_id, run_id, started, CONVERTER, self._assert_known)
@@ -242,7 +242,7 @@ class Virtual(Children):
     def _assert_known(self, name: str) -> None:
         assert name in self._activities, f"no such activity: {name}"
 
-    def _tell(self, run: Run, job: WorkflowActivationJob, *, events: int = 0) -> None:
+    def _add_job(self, run: Run, job: WorkflowActivationJob, *, events: int = 0) -> None:
         """Add a job to the next workflow task."""
         if run.ended:
             return
@@ -296,7 +296,7 @@ class Virtual(Children):
             self.wakes += 1
             job = WorkflowActivationJob()
             job.fire_timer.seq = seq
-            self._tell(run, job, events=1)
+            self._add_job(run, job, events=1)
 
     def _do_cancel_timer(self, run: Run, command: WorkflowCommand) -> None:
         run.timers.discard(command.cancel_timer.seq)
@@ -355,20 +355,20 @@ class Virtual(Children):
         asked = command.continue_as_new_workflow_execution
         assert asked.initial_versioning_behavior == int(workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE)
         left, run.inbox = run.inbox, []
-        tell, self._on_end = self._on_end, []
+        notify, self._on_end = self._on_end, []
         self._end(run)
-        self._on_end = tell
+        self._on_end = notify
         self._start_run(asked.arguments)
         for job in left:
             if job.HasField("signal_workflow") or job.HasField("do_update"):
-                self._tell(self.runs[-1], job, events=1)
+                self._add_job(self.runs[-1], job, events=1)
 
     def _end(self, run: Run) -> None:
         run.ended = True
         run.events += 1
         self.ended_at_s = self.clock.elapsed_s
-        for tell in self._on_end if run is self.runs[-1] else ():
-            self.clock.after(0, tell)
+        for notify in self._on_end if run is self.runs[-1] else ():
+            self.clock.after(0, notify)
         if all(job.HasField("signal_workflow") for job in run.inbox):
             self._signal_again(run)
 
@@ -426,7 +426,7 @@ class Virtual(Children):
         if is_local:
             self.clock.after(delay_s, lambda: self._resolve_local(run, job))
         else:
-            self._tell(run, job, events=2)  # started, completed
+            self._add_job(run, job, events=2)  # started, completed
 
     def _resolve_local(self, run: Run, job: WorkflowActivationJob) -> None:
         run.local_open -= 1

@@ -259,7 +259,7 @@ def test_a_node_that_others_cordon_takes_nothing_and_says_so(lab: Lab, cluster: 
     lab.wait(lambda: lab.free_resources(pod.hostname), "free resources")
 
 
-def test_a_successor_goes_on_with_a_drain(lab: Lab, cluster: Kubernetes) -> None:
+def test_a_successor_continues_a_drain(lab: Lab, cluster: Kubernetes) -> None:
     """A drain is stored on the node, so that the next driver continues it; afterwards it is gone."""
     host = lab.host_with_free()
     address = lab.address(host)

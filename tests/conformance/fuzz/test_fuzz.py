@@ -218,7 +218,7 @@ async def jobs_with_pods(channel: grpc.aio.Channel, storage: Storage) -> None:
 
 
 @PROPERTY
-async def test_no_request_is_answered_with_a_fault_of_ours(
+async def test_no_request_is_answered_with_an_internal_error(
     world: World, channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No INTERNAL, no UNKNOWN, no traceback in a log; and a sound client is served in the end."""

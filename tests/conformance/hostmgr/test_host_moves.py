@@ -157,7 +157,7 @@ def test_a_host_that_is_down_is_moved_at_once(managers: tuple[Manager, Manager])
     assert (HostState.DOWN, HostState.DOWN) == (row.state, row.goal)
 
 
-def test_a_new_host_manager_goes_on_with_moves(managers: tuple[Manager, Manager], url: str) -> None:
+def test_a_new_host_manager_continues_moves(managers: tuple[Manager, Manager], url: str) -> None:
     """A new host manager keeps pods off the host from its first lease on, and begins pending moves."""
     east, _ = managers
     east.maintenance.Move(MOVE(hostnames=["e0"], host_pool="shared"))

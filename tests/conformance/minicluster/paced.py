@@ -48,7 +48,7 @@ class LoopClock(Clock):
     def now(self) -> float:
         return self._time() - self._began_s
 
-    async def go_on_to(self, due: float) -> None:
+    async def advance_to(self, due: float) -> None:
         """Wait until the clock has reached ``due``, and until all that was sent has arrived."""
         await asyncio.sleep(max(0.0, due - self.now()) + INSTANT_S)
 

@@ -160,7 +160,7 @@ class Replay:
             if expected and hook is None:
                 self._pending.append(line)
                 continue
-            await self._clock.go_on_to(due := start + line["t"] - origin)
+            await self._clock.advance_to(due := start + line["t"] - origin)
             await self._before(line)
             if hook is not None:
                 await hook(self)
@@ -181,7 +181,7 @@ class Replay:
         tick = self.cluster.settings.allocation_interval_s
         now = self._clock.now()
         phase = self.recording.phase(tick) if self.plan.phase is None else self.plan.phase
-        await self._clock.go_on_to(now + (origin + AHEAD_S - phase - (now - self._started)) % tick)
+        await self._clock.advance_to(now + (origin + AHEAD_S - phase - (now - self._started)) % tick)
 
     async def _before(self, line: dict[str, Any]) -> None:
         """Wait for the events the call requires, and shortly for events it may itself cause."""

@@ -74,7 +74,7 @@ def test_an_entry_that_is_appended_after_a_removal_does_not_hide_it(storage: Sto
     assert "entry 2 is missing" in verify(storage).fault
 
 
-def test_the_chain_goes_on_after_old_entries_are_deleted(storage: Storage) -> None:
+def test_the_chain_continues_after_old_entries_are_deleted(storage: Storage) -> None:
     """The last deleted entry is the anchor, also when none is left."""
     storage.audit.append([a_draft(number) for number in range(1, 6)])
     assert 2 == storage.audit.prune(NOW + 4 * SECOND, 2)

@@ -207,7 +207,7 @@ def test_moves_by_the_mover(pools: Storage) -> None:
     assert [wanted, stays] == list_events(pools, H2)
 
 
-def test_pages_go_on_from_a_number(storage: Storage) -> None:
+def test_pages_continue_from_a_number(storage: Storage) -> None:
     """Pages continue backwards from the last number of a page and forwards from the first, also by kind."""
     kinds = [Kind.AVOIDED, Kind.MARKED]
     storage.host_events.add([an_event(f"h{at % 3}", kind=kinds[at % 2], text=f"{at}") for at in range(20)])

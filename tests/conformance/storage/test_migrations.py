@@ -118,7 +118,7 @@ def test_release_0_1_finds_its_own_version_for_as_long_as_it_works_on_the_schema
     assert shown == schema_version.shown_to_0_1(version)
 
 
-def test_a_schema_of_0_1_is_upgraded_and_0_1_goes_on(empty: str) -> None:
+def test_a_schema_of_0_1_is_upgraded_and_0_1_still_works(empty: str) -> None:
     """All migrations are done, and alembic's table, which 0.1 reads, keeps its version."""
     db = Database(empty)
 

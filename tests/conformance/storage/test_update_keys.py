@@ -148,7 +148,7 @@ def advance(storage: Storage, job_id: JobId, after_s: float) -> UpdateProgress:
     return storage.updates.advance(job_id, NOW + int(after_s * SECOND))
 
 
-def test_pulses_let_it_go_on(storage: Storage) -> None:
+def test_pulses_let_it_continue(storage: Storage) -> None:
     """The update begins nothing before the first pulse, and continues as long as pulses arrive in time. A new pulse
     resumes it."""
     job_id = a_service(storage, 3)

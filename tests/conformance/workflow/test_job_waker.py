@@ -72,7 +72,7 @@ async def test_stored_job_without_workflow_is_started(client: Client) -> None:
     async with server_story(client, task_queue=BATCH_QUEUE) as story:
         record = story.add_job(3)
         story.started.append(job_workflow_id(record.job_id))
-        story.cluster.tell(record.job_id)
+        story.cluster.notify(record.job_id)
         await wait_until(lambda: story.cluster.calls["create"] > 0, "workflow started")
 
         assert ("SUCCEEDED", {"SUCCEEDED": 3}) == await story.result(record.job_id)

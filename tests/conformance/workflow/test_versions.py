@@ -115,7 +115,7 @@ async def wake(story: ServerStory, job: JobId) -> list[str]:
     return await versions_of(story, job)
 
 
-async def goes_on(story: ServerStory, job: JobId, version: str) -> None:
+async def assert_continues(story: ServerStory, job: JobId, version: str) -> None:
     """Wait until the woken job is on the version. One more wake-up may begin on the last one: the server propagates
     another current version to its parts one after the other."""
 
@@ -150,14 +150,14 @@ async def test_a_job_goes_from_version_to_version(client: Client) -> None:
         await story.stop_worker()
         async with worker(client, story, "a1"):
             await current(client, "a1")
-            await goes_on(story, job, "a1")
+            await assert_continues(story, job, "a1")
             assert ["a1", "a1"] == await versions_of(story, job)  # the first run was moved, and continued as new
             async with worker(client, story, "a2"):
                 await current(client, "a2")
-                await goes_on(story, job, "a2")
+                await assert_continues(story, job, "a2")
                 assert ["a1", "a1", "a2"] == await versions_of(story, job)
             await current(client, "a1")
-            await goes_on(story, job, "a1")
+            await assert_continues(story, job, "a1")
             assert ["a1", "a1", "a1", "a1"] == await versions_of(story, job)  # the third run was moved
             story.cluster.kill(job)
             assert ("KILLED", {"KILLED": 3}) == await story.result(job)
@@ -229,10 +229,10 @@ async def test_a_rollback_to_workers_without_versions(client: Client) -> None:
     async with quiet_job(client) as (story, job):
         async with worker(client, story, "c1"):
             await current(client, "c1")
-            await goes_on(story, job, "c1")
+            await assert_continues(story, job, "c1")
         await current(client, UNVERSIONED)
 
-        await goes_on(story, job, UNVERSIONED)
+        await assert_continues(story, job, UNVERSIONED)
         other = await story.submit(1)
         await story.pods(other, "RUNNING", 1)
         for each in (job, other):
@@ -267,18 +267,18 @@ async def test_a_version_whose_workers_crash_stays_at_its_first_step(client: Cli
                 await wait_for_fact(is_given_up, "the new version given up")
                 before = await read_fleet(client)
                 assert "3 of its workers crashed" in before.version("f2").verdict
-                await goes_on(story, job, "f1")
+                await assert_continues(story, job, "f1")
 
                 await admin.promote("f2", 0.0)
                 with pytest.raises(RPCError, match="conflict token mismatch"):  # decided before the promotion
                     await apply(client, before, Decision(Act.MAKE_CURRENT, "f1", "newer"))
                 await current(client, "f2")
                 assert not (await read_fleet(client)).version("f2").verdict
-                await goes_on(story, job, "f2")
+                await assert_continues(story, job, "f2")
                 await admin.roll_back()
                 await wait_for_fact(is_given_up, "the promoted version given up again")
                 await current(client, "f1")
-                await goes_on(story, job, "f1")
+                await assert_continues(story, job, "f1")
                 with pytest.raises(Aborted, match="no version older than the current one, f1, has a worker"):
                     await admin.roll_back()
                 story.cluster.kill(job)

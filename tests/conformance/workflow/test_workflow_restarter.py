@@ -190,12 +190,12 @@ async def test_a_terminated_daemon_carries_on(client: Client) -> None:
     async with restarting(client, task_queue=SERVICE_QUEUE, hosts=2, run_s=600.0) as story:
         job = new_job_id()
         story.daemon_hosts.submit(job)
-        story.daemon_hosts.tell(job)
+        story.daemon_hosts.notify(job)
         handle = client.get_workflow_handle(daemon_workflow_id(job))
         await story.pods(job, "RUNNING", 2)
         await wait_for_restart(handle, await terminate(handle))
         story.cluster.kill(job)
-        story.daemon_hosts.tell(job)
+        story.daemon_hosts.notify(job)
         assert DaemonResult() == DaemonResult(**await handle.result())
 
 

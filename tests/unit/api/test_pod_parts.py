@@ -71,7 +71,7 @@ def test_usage_is_of_all_containers() -> None:
     assert (3, 5) == (pod_parts.limits(pod).cpuLimit, pod_parts.limits(pod).memLimitMb)
 
 
-def test_ports_of_all_containers_are_dealt() -> None:
+def test_ports_of_all_containers_are_assigned() -> None:
     """The dynamic ports of all containers are allocated, and static ones are not."""
     pod = task(ports=[{"name": "a"}], otherContainers=[other(ports=[{"name": "b"}, {"name": "c", "value": 80}])])
 

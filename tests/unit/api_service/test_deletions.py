@@ -24,7 +24,7 @@ def half_deleted(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
             storage.jobs.delete(job_id)
 
 
-async def test_an_api_that_starts_goes_on_with_deletions(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_api_that_starts_continues_deletions(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The api deletes the rest of the jobs at its start."""
     for _ in range(2):
         half_deleted(storage, monkeypatch)

@@ -173,7 +173,7 @@ async def test_clusters_roles_and_problems_are_put_together(overview: Any) -> No
     assert ("temporal:7233", "prod") == (answer.temporal_address, answer.temporal_namespace)
 
 
-async def test_what_keeps_workflows_from_going_on_is_reported(world: World, overview: Any, storage: Storage) -> None:
+async def test_reasons_of_stuck_workflows_are_reported(world: World, overview: Any, storage: Storage) -> None:
     """Temporal reports missing workers, and workers report failing activities with their jobs, unless the worker's
     report is stale."""
     job, now_ns = builders.a_running_job(storage, 1), time.time_ns()

@@ -209,7 +209,7 @@ async def test_streams_count(cluster: Cluster, config: Config) -> None:
     assert (EXHAUSTED, "11 pods at once exceed the quota of user ann, 10 active pods; " + BY_SETTING) == refused
 
 
-async def test_pods_that_have_succeeded_make_room(cluster: Cluster) -> None:
+async def test_pods_that_have_succeeded_free_their_quota(cluster: Cluster) -> None:
     """A batch job counts with the pods that it still has; once it has ended, with none."""
     job_id = await cluster.create("ann", QUOTA)
     cluster.storage.pods.create(job_id, lambda _: None)

@@ -216,7 +216,7 @@ async def test_a_session_changes_something_from_its_own_pages_only(pages: Pages)
     assert 403 == (await pages.client.post("/sign-in", data=form)).status_code
 
 
-async def test_the_cookie_is_closed_to_scripts_and_tells_no_token(pages: Pages) -> None:
+async def test_the_cookie_is_closed_to_scripts_and_contains_no_token(pages: Pages) -> None:
     """The cookie is encrypted; a changed one, and one of another process, is nothing."""
     form = {"token": pages.tokens["rita"], "next": "//evil.example"}
     answer = await pages.client.post("/sign-in", data=form, headers=ORIGIN)

@@ -127,7 +127,7 @@ def run_watch(api: FakeApi) -> tuple[list[int], list[str], list[float]]:
 
 
 @pytest.mark.parametrize("end", [OVERFLOW, AWAY])
-def test_a_watch_that_was_cut_off_goes_on(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
+def test_a_watch_that_was_cut_off_resumes(api: FakeApi, end: tuple[grpc.StatusCode, str]) -> None:
     """The watch resumes from the last revision after an overflow or an outage, says so, and loses no change."""
     streams: list[Answer] = [[begin_answer(5), pod_change(7), end], end, [begin_answer(7), pod_change(8), CANCELLED]]
     api.answers["watches.Watch"] = streams

@@ -129,7 +129,7 @@ async def test_what_was_not_done_is_repeated(api: FakeApi, kind: type[Any], refu
 
 
 @both
-async def test_patience_ends(api: FakeApi, kind: type[Any]) -> None:
+async def test_repeats_end(api: FakeApi, kind: type[Any]) -> None:
     """The error is raised when the outage has lasted longer than the bound."""
     method, _, call, _ = CALLS["a read"]
     waits = Waits(away_s=10, wait_s_max=4)

@@ -143,7 +143,7 @@ async def test_a_list_that_breaks_off(api: FakeApi, kind: type[Any]) -> None:
 
 
 @both
-async def test_patience_with_an_outage_ends(api: FakeApi, kind: type[Any]) -> None:
+async def test_a_watch_fails_after_a_long_outage(api: FakeApi, kind: type[Any]) -> None:
     """The error of a long outage is raised."""
     api.answers["watches.Watch"] = [[begin(5), AWAY], AWAY]
     api.answers["services.ListPods"] = [listing()]

@@ -266,7 +266,7 @@ class Life(RuleBasedStateMachine):
     # Invariants.
 
     @invariant()
-    def room_is_what_cluster_and_host_pool_allow(self) -> None:
+    def free_resources_are_those_of_cluster_and_host_pool(self) -> None:
         """Never negative, and nothing counts twice."""
         table = self.cache._state.table
         for name, host in table.free_resources.hosts.items():

@@ -49,7 +49,7 @@ def launcher(type: JobType) -> Launcher:
     return Launcher(jobs, nothing, nothing, nothing, nothing, *parts, lambda lease: None, lambda: None, lambda: None)
 
 
-def test_nothing_of_ours_is_launched_and_nothing_committed() -> None:
+def test_no_pod_is_launched_while_its_namespace_is_deleted() -> None:
     """The pods stay as they are, and the caller has the reason."""
     with pytest.raises(Unavailable, match="namespace peloton is being deleted"):
         launcher(JobType.BATCH).launch(JOB, "lease", [])

@@ -60,7 +60,7 @@ def test_pods_of_other_jobs_count() -> None:
     assert {"h1", "h3"} == {one.hostname for one in pool.acquire(JOB, [(shape_of(8080), 2)], 1.0).hosts}
 
 
-def test_a_static_port_is_dealt_to_no_pod() -> None:
+def test_a_static_port_is_assigned_to_no_pod() -> None:
     """The port is not allocated on a host where a pod has it, whatever the cluster offers, nor next to a pod of the
     same placement.
     """

@@ -73,7 +73,7 @@ def test_the_members_are_listed_for_horovod(gang: Gang) -> None:
     assert gang.run("hosts") == (0, "peer0:1\n", "")
 
 
-def test_the_agent_ends_when_it_is_told_to(gang: Gang) -> None:
+def test_the_agent_ends_after_stop(gang: Gang) -> None:
     """The agent ends with success, as does its pod; one that has ended already is no error."""
     assert gang.run("stop")[0] == 0
     assert gang.server.wait(PATIENCE_S) == 0

@@ -44,7 +44,7 @@ def test_a_pod_whose_run_ended_in_the_queue_is_taken_again() -> None:
     assert {A: ["p"]} == plan_adoption([waiting("p")], [slot("p", PodState.KILLED)]).take
 
 
-def test_a_run_that_was_never_bound_goes_on_with_its_pod() -> None:
+def test_a_run_that_was_never_bound_continues_with_its_pod() -> None:
     """A run that was never bound is LOST, and another run starts for its pod without an intake."""
     assert AdoptionPlan() == plan_adoption([waiting("p")], [slot("p", PodState.LOST, runs_again=True)])
 
@@ -68,7 +68,7 @@ def test_pods_beyond_the_bound_wait_outside() -> None:
     assert ({A: ["b"]}, ("c",)) == (plan.take, plan.left_out)
 
 
-def test_instances_at_rest_are_dealt_before_new_ones() -> None:
+def test_instances_at_rest_are_assigned_before_new_ones() -> None:
     """Ended instances are assigned before new ones, so that their number is bounded by the pods alive at a time."""
     found = {0: (PodState.RUNNING, False), 1: (PodState.SUCCEEDED, False), 2: (PodState.LOST, True)}
     assert [1, 3] == allocate(2, found)
@@ -90,7 +90,7 @@ _INSTANCES = st.lists(st.tuples(st.sampled_from(_STATES), st.booleans()), max_si
 
 
 @given(count=st.integers(0, 10), found=_INSTANCES, gang_size=st.integers(1, 6))
-def test_dealt_instances_are_free_and_leave_no_gap(
+def test_assigned_instances_are_free_and_leave_no_gap(
     count: int, found: list[tuple[PodState, bool]], gang_size: int
 ) -> None:
     """No instance is assigned twice, and none to two live pods."""

@@ -115,7 +115,7 @@ Moves = st.lists(st.tuples(st.sampled_from(["pulse", "wait", "come up"]), st.int
 
 
 @given(st.integers(1, 8), st.integers(0, 3), st.integers(0, 5), Moves)
-def test_it_goes_on_exactly_while_pulses_come(
+def test_it_continues_exactly_while_pulses_come(
     count: int, batch: int, pulse_s: int, moves: list[tuple[str, int]]
 ) -> None:
     """Instances begin only within the time of a pulse, for any order of pulses, pauses and pods; each update that

@@ -130,7 +130,7 @@ def test_what_workflows_own() -> None:
     ] == [matter_text(one, NAMES) for one in ids]
 
 
-def test_why_a_job_does_not_go_on() -> None:
+def test_the_reason_of_a_stuck_job_is_named() -> None:
     """Lines of a job are its task queues without workers, and its activity with attempt and error. There are no others
     while Temporal does not respond.
     """

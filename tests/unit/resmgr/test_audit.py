@@ -90,7 +90,7 @@ def test_wrong_books(change: Callable[[ResmgrState], None], words: str, world: W
     assert any(words in fault for fault in faults(state)), list(faults(state))
 
 
-async def test_the_loop_goes_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_loop_continues(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """A fault is logged if the setting is on, and pods are admitted all the same; nothing is checked if it is off."""
     pool = world.pool("maps", 50, 50)
     for checks in (True, False):

@@ -110,7 +110,7 @@ def test_a_rest_that_is_refused_starts_its_clock() -> None:
     assert {(large, 2): BACKFILL_MAX_S} == passed.backfill(7).left_s
 
 
-async def test_a_rebuild_goes_on_with_the_clock(world: World) -> None:
+async def test_a_rebuild_keeps_the_backfill_time(world: World) -> None:
     """A rebuilt state keeps the time since which gangs have been passed; the time of an admitted gang starts again."""
     passing = Passing(world)
     holder, large = passing.job(8), passing.job(4)

@@ -18,10 +18,10 @@ REST = frozenset(work for work in Workload if work) - BATCH
 
 
 def capacity(batch: float, rest: float) -> Capacity:
-    def room(cpu: float) -> Resources:
+    def resources(cpu: float) -> Resources:
         return Resources.of(cpu, 100_000, 100_000)
 
-    pools = HostPoolCapacity("batch", BATCH, room(batch)), HostPoolCapacity("default", REST, room(rest))
+    pools = HostPoolCapacity("batch", BATCH, resources(batch)), HostPoolCapacity("default", REST, resources(rest))
     total = pools[0].up + pools[1].up
     return Capacity(total, Resources(), total, pools)
 

@@ -75,7 +75,7 @@ async def test_a_job_without_hosts(world: World) -> None:
     assert [(one.hostCount, one.rule) for one in reason.refusingHosts] == [(2, "less than 2 gpu free, 1 at most")]
 
 
-async def test_what_keeps_the_workflow_of_a_job_from_going_on_comes_first(world: World) -> None:
+async def test_the_reason_of_a_stuck_workflow_comes_first(world: World) -> None:
     """The answer about a job that has not ended begins with it."""
 
     class Stuck:

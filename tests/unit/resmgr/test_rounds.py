@@ -23,10 +23,10 @@ def test_an_outage_is_reported_once_it_lasts(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.INFO, "services.resmgr.rounds"):
         for second in (0, 9, 10, 11, 69, 70):
             now_s[0] = 100.0 + second
-            outage.goes_on(AWAY)
+            outage.log_failure(AWAY)
         outage.is_over()
         now_s[0] += 1
-        outage.goes_on(AWAY)
+        outage.log_failure(AWAY)
         outage.is_over()
 
     assert [
@@ -36,7 +36,7 @@ def test_an_outage_is_reported_once_it_lasts(caplog: pytest.LogCaptureFixture) -
     ] == [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
-async def test_rounds_go_on_whatever_fails(caplog: pytest.LogCaptureFixture) -> None:
+async def test_rounds_continue_whatever_fails(caplog: pytest.LogCaptureFixture) -> None:
     """Short outages are not logged, internal errors are."""
     outcomes = [None, AWAY, RuntimeError("ours"), None]
     done = asyncio.Event()

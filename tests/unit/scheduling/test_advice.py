@@ -94,7 +94,7 @@ def test_red_is_above_orange(values: Sequence[int], count: int, hold_s: float) -
         assert orange.is_set or not red.is_set
 
 
-def test_a_host_is_judged_by_what_it_has_most_of_in_use() -> None:
+def test_a_host_is_marked_by_its_most_used_resource() -> None:
     """A host's mark depends on its highest use in percent of its total; a kind without capacity is left out."""
     load = HostLoad(Hostname("h"), Use(4_000, 1_000), Use(3_000, 950), 0, 0)
     watch = MarkWatch()

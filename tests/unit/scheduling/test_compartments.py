@@ -180,7 +180,7 @@ def test_a_limit_counts_everywhere() -> None:
     assert whys(plan) == {"web": "cpu 1 wanted, 0 left of the pool limit of /p: 5"}
 
 
-def test_what_is_held_elsewhere_leaves_less_of_the_limit_to_deal() -> None:
+def test_allocations_elsewhere_reduce_the_limit_to_distribute() -> None:
     """A pool that holds its limit in one compartment is entitled to none of another, whose capacity goes to other
     pools.
     """

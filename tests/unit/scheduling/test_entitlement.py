@@ -255,7 +255,7 @@ def test_names_decide_only_ties(siblings: list[tuple[int, int, int, int]], capac
 
 @given(cases(LARGE, shares=(1, 2, 3, 1000)))
 @settings(max_examples=examples(60), deadline=None)
-def test_slack_cpu_is_dealt_out(case: Case) -> None:
+def test_slack_cpu_is_distributed(case: Case) -> None:
     """Slack cpu is distributed whole as long as a sibling has a share, and never more than there is."""
     *_, slack_cpu = case
     tree, _, entitlement = _entitle(case)

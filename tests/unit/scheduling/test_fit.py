@@ -139,7 +139,7 @@ LABELS = st.lists(st.sampled_from([("rack", "a"), ("rack", "z"), (EXCLUSIVE_LABE
     labels=LABELS,
     pods=st.integers(0, 2),
 )
-def test_a_placement_puts_a_pod_just_where_the_judge_lets_it(
+def test_a_placement_puts_a_pod_exactly_where_it_fits(
     asked: PodShape, free: Resources, revocable_cpu: int, slots: int, ports: int, labels: list[Label], pods: int
 ) -> None:
     """The arrays of a placement and ``misfit`` agree on free resources, pod slots, ports, labels and pods; the reason

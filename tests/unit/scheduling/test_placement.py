@@ -161,7 +161,7 @@ def test_empty_lease() -> None:
     assert (batch.unplaced_count, placement_text(batch.why)) == (1, "1 pod without a host (no host offered)")
 
 
-def test_ports_are_dealt_in_ascending_order() -> None:
+def test_ports_are_assigned_in_ascending_order() -> None:
     """Dynamic ports are taken from the host's ranges, lowest first, and never twice."""
     hosts = lease(host("h1", ports=((31005, 31006), (31000, 31002))))
 

@@ -22,7 +22,7 @@ from tests.unit.scheduling.test_placement import JOB, host, lease, shape, single
 WEB, DB = ("app", "web"), ("app", "db")
 
 
-def beside(name: str, **pods: int) -> LeasedHost:
+def host_with(name: str, **pods: int) -> LeasedHost:
     return replace(host(name, cpu=100), pod_labels=tuple((("app", app), count) for app, count in pods.items()))
 
 
@@ -32,7 +32,7 @@ def make_unlabelled(of: PodShape, count: int) -> list[ReadyGang]:
 
 def test_pods_that_are_there_count() -> None:
     """A rule of one pod per host counts another job's pods with the label, and the reason counts hosts."""
-    batch = place(JOB, singles(shape(constraint=PodLabel(*WEB)), 2), lease(beside("h1", web=1), beside("h2")))
+    batch = place(JOB, singles(shape(constraint=PodLabel(*WEB)), 2), lease(host_with("h1", web=1), host_with("h2")))
 
     assert {"h2": [0]} == where(batch)
     assert "1 pod without a host (2 hosts: pods with app=web < 1 not met)" == placement_text(batch.why)
@@ -40,7 +40,9 @@ def test_pods_that_are_there_count() -> None:
 
 def test_pods_keep_away_from_others_and_not_from_each_other() -> None:
     """Pods that do not carry the label of their constraint share a host."""
-    batch = place(JOB, make_unlabelled(shape(constraint=PodLabel(*DB)), 3), lease(beside("h1", db=1), beside("h2")))
+    batch = place(
+        JOB, make_unlabelled(shape(constraint=PodLabel(*DB)), 3), lease(host_with("h1", db=1), host_with("h2"))
+    )
 
     assert {"h2": [0, 1, 2]} == where(batch)
 
@@ -48,7 +50,7 @@ def test_pods_keep_away_from_others_and_not_from_each_other() -> None:
 def test_pods_go_where_others_are() -> None:
     """A pod whose constraint requires other pods with a label is placed only on a host that has one."""
     batch = place(
-        JOB, make_unlabelled(shape(constraint=PodLabel(*DB, ">", 0)), 2), lease(beside("h1"), beside("h2", db=1))
+        JOB, make_unlabelled(shape(constraint=PodLabel(*DB, ">", 0)), 2), lease(host_with("h1"), host_with("h2", db=1))
     )
 
     assert {"h2": [0, 1]} == where(batch)
@@ -59,7 +61,7 @@ def test_labels_of_pods_without_a_constraint_count() -> None:
     one = ReadyGang(shape(), ((0, 1),), (WEB,))
     other = ReadyGang(shape(constraint=PodLabel(*WEB)), ((1, 1),), (WEB,))
 
-    assert {"h1": [0], "h2": [1]} == where(place(JOB, [one, other], lease(beside("h1"), beside("h2"))))
+    assert {"h1": [0], "h2": [1]} == where(place(JOB, [one, other], lease(host_with("h1"), host_with("h2"))))
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.integers(0, 12), st.integers(1, 4))
@@ -68,7 +70,7 @@ def test_no_host_gets_more_than_n(there: list[int], wanted: int, limit: int) -> 
     with every step.
     """
     rule = PodLabel(*WEB, "<", limit)
-    hosts = [beside(f"h{i}", web=count) for i, count in enumerate(there)]
+    hosts = [host_with(f"h{i}", web=count) for i, count in enumerate(there)]
     batch = place(JOB, singles(shape(constraint=rule), wanted), lease(*hosts))
 
     placed = Counter({name: len(pods) for name, pods in where(batch).items()})

@@ -69,14 +69,14 @@ FAULTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("text", FAULTS)
-def test_each_container_is_judged(text: str) -> None:
+def test_each_container_is_validated(text: str) -> None:
     """Names, commands, ports, checks and amounts of each container are validated; a valid pod has no fault."""
     message = job_faults(job(FAULTS[text]), BOUNDS).message()
 
     assert (bool(text), True) == (bool(message), text in message)
 
 
-def test_overrides_are_judged_too() -> None:
+def test_overrides_are_validated_too() -> None:
     """Overrides are validated as well, including their sum with the default."""
     faults = job_faults(
         job({"resource": {"cpuLimit": 2}}, {1: {"otherContainers": [other(resource={"cpuLimit": 3})]}}), BOUNDS

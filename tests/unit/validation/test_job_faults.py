@@ -338,7 +338,7 @@ def test_faults_are_bounded() -> None:
     assert f"and {100 - FAULTS_MAX} more faults" == lines[-1]
 
 
-def test_only_new_instances_are_judged() -> None:
+def test_only_new_instances_are_validated() -> None:
     """Existing instances of a growing job are not validated again."""
     job = config()
     job.instanceConfig[1].resource.cpuLimit = -1

@@ -127,7 +127,7 @@ async def test_large_messages_come_more_rarely(monkeypatch: pytest.MonkeyPatch) 
     assert 1 == large.looks
 
 
-async def test_a_refusal_is_reported_and_the_topic_goes_on() -> None:
+async def test_a_refusal_is_reported_and_the_topic_continues() -> None:
     """The error has the refusal's code; a bug is reported without its text, and an outage of the api as one."""
     pushed, began_ms = Pushed(), time.time_ns() // 1_000_000
     hub = hub_of(pushed)

@@ -99,7 +99,7 @@ def test_a_log_is_followed_to_the_end_of_its_run(client: TestClient) -> None:
     assert "text/event-stream; charset=utf-8" == answer.headers["content-type"]
 
 
-def test_a_browser_that_comes_back_goes_on_where_it_was(client: TestClient, pods: Pods) -> None:
+def test_a_browser_that_comes_back_resumes_where_it_was(client: TestClient, pods: Pods) -> None:
     """The id of a message is the offset after it, where the next connection continues."""
     ids = [line for line in client.get(f"/logs/{JOB}/0").text.splitlines() if line.startswith("id: ")]
     pods.offsets.clear()

@@ -52,9 +52,9 @@ class UsageMonitor:
             return
         # In a thread: a machine may have many processes.
         future = asyncio.get_running_loop().run_in_executor(None, _measure, frozenset(self._watched))
-        future.add_done_callback(self._judge)
+        future.add_done_callback(self._record)
 
-    def _judge(self, future: asyncio.Future[dict[int, tuple[float, int]]]) -> None:
+    def _record(self, future: asyncio.Future[dict[int, tuple[float, int]]]) -> None:
         if not future.cancelled() and future.exception() is None:
             for pid, (cpu_s, memory) in future.result().items():
                 if (usage := self._watched.get(pid)) is not None:

@@ -96,7 +96,7 @@ def test_only_numbers_that_change_are_written(cluster: Cluster, budgets: Disrupt
     assert ({A: 2}, {"GET": 1, "POST": 2, "PATCH": 1, "DELETE": 1}) == (cluster.numbers, cluster.asked)
 
 
-def test_a_successor_goes_on_with_what_is_there(cluster: Cluster, budgets: DisruptionBudgets) -> None:
+def test_a_successor_continues_with_existing_budgets(cluster: Cluster, budgets: DisruptionBudgets) -> None:
     """The budgets are listed in pages; obsolete ones are deleted."""
     for job in ("job-a", "job-b", "job-c"):
         name = f"peloton-west-{job}"

@@ -226,7 +226,7 @@ def test_a_node_takes_as_many_pods_as_it_says() -> None:
     assert 1 == free_resources(made)["n1"].pod_slots
 
 
-def test_ports_are_dealt_once() -> None:
+def test_ports_are_assigned_once() -> None:
     """Ports of external pods count, too; the middle of a range may be taken."""
     made = ledger()
     made.put_pod("x", "n1", Demand(Resources.of(0.1), ports=(25_001, 80), is_foreign=True))

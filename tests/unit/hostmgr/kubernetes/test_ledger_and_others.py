@@ -135,7 +135,7 @@ class TwoSchedulers(RuleBasedStateMachine):
                     self.known[pod] = (node, demand)
 
     @rule()
-    def all_is_listed_anew(self) -> None:
+    def relist_all(self) -> None:
         self.apiserver.untold.clear()
         there = self.apiserver.pods
         self.ledger.void_resources()
@@ -202,7 +202,7 @@ class TwoSchedulers(RuleBasedStateMachine):
             assert {} == self._launch(claim, wanted)
 
     @invariant()
-    def room_is_at_most_what_is_left(self) -> None:
+    def no_more_is_free_than_announced(self) -> None:
         """The announced resources are at most the free ones by the delivered events, whatever other
         schedulers do now.
         """

@@ -199,7 +199,7 @@ def test_a_node_that_lends_no_more_has_no_slack(world: World) -> None:
     assert [] == world.asked
 
 
-def test_a_round_has_a_bound_and_the_next_one_goes_on(world: World) -> None:
+def test_a_round_has_a_bound_and_the_next_one_continues(world: World) -> None:
     """Nodes without pods are not read."""
     names = [f"m{i:03}" for i in range(NODES_PER_ROUND_MAX + 50)]
     for name in names:

@@ -158,7 +158,7 @@ def test_a_list_in_pages_and_then_changes() -> None:
     }
 
 
-def test_a_watch_that_ends_goes_on_at_its_last_version() -> None:
+def test_a_watch_that_ends_resumes_at_its_last_version() -> None:
     """An apiserver ends each watch after half an hour: the version of a bookmark counts, and nothing is listed."""
     collection = Collection().list(7, "a")
 
@@ -172,7 +172,7 @@ def test_a_watch_that_ends_goes_on_at_its_last_version() -> None:
     assert len(collection.listed) == 1
 
 
-def test_a_watch_that_breaks_goes_on_without_a_word() -> None:
+def test_a_watch_that_breaks_once_resumes_silently() -> None:
     """The watch continues if the same store answers at once with a current version."""
     collection = Collection().list(9, "a")
 
@@ -213,7 +213,7 @@ def test_another_error_of_a_watch_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("change", ["uid", "put back"])
-def test_another_store_is_noticed_before_a_watch_goes_on(change: str) -> None:
+def test_another_store_is_noticed_before_a_watch_resumes(change: str) -> None:
     """A watch from a version of the new store's future would be silent for ever."""
     collection = Collection().list(70, "a").list(3, "b")
 

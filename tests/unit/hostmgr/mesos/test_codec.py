@@ -392,7 +392,7 @@ def test_every_state_has_its_counterpart(state: str, expected: PodState) -> None
         ("", "TASK_RUNNING"),
     ],
 )
-def test_what_says_nothing_of_a_pod_of_ours_is_no_status(task_id: str, state: str) -> None:
+def test_updates_of_foreign_pods_are_no_status(task_id: str, state: str) -> None:
     """Storage does not receive the update: one such update in a batch would fail all the others."""
     report = report_of({"task_id": {"value": task_id}, "state": state})
     assert (task_id, None) == (report.pod, report.status)

@@ -80,7 +80,7 @@ def test_a_task_without_resources_takes_the_least_mesos_accepts() -> None:
     assert [("cpus", LEAST_CPU_MILLI / 1000)] == amounts(taken)
 
 
-def test_dealt_ports_are_named_and_foreign_ports_refused() -> None:
+def test_assigned_ports_are_named_and_foreign_ports_refused() -> None:
     """Each port becomes a range of one; a port that is not on offer refuses the task."""
     ports = {"name": "ports", "type": "RANGES", "ranges": {"range": [{"begin": 31_000, "end": 31_005}]}}
     offered = pot(scalar("cpus", 1.0), ports)

@@ -24,7 +24,7 @@ def test_a_watch_without_a_version_begins_with_all_objects(cluster: Cluster) -> 
     assert cluster.get("/api/v1/pods?watch=1&sendInitialEvents=true").status == 422
 
 
-def test_a_watch_goes_on_from_a_version(cluster: Cluster) -> None:
+def test_a_watch_resumes_from_a_version(cluster: Cluster) -> None:
     """The watch has all events after the version, and none before."""
     version = cluster.create(PODS, pod("a")).json["metadata"]["resourceVersion"]
     cluster.create(PODS, pod("b"))

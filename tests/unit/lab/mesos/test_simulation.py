@@ -178,7 +178,7 @@ def test_classes_share_all_hosts(rows: list[tuple[int | None, float]], count: in
         assert size == own if own is not None else abs(size - (count - counted) * share / (total or 1)) < 1
 
 
-def test_attributes_are_dealt_out_in_turns() -> None:
+def test_attributes_are_distributed_in_turns() -> None:
     """Hosts with the same ones share them."""
     hosts = load_simulation(EXAMPLE, 50).make_hosts(50)
     racks = [host.attributes["rack"] for host in hosts]

@@ -27,7 +27,7 @@ def test_default_hosts_are_the_three_of_the_original() -> None:
     assert {(4.0, 2048.0, 20000.0, None)} == {(host.cpus, host.mem, host.disk, host.revocable_cpus) for host in hosts}
 
 
-def test_default_ports_are_dealt_out() -> None:
+def test_default_ports_are_distributed() -> None:
     """Pods of all hosts are processes of one machine: no port belongs to two hosts."""
     assert [host.ports for host in default_hosts()] == [((31000, 31332),), ((31333, 31665),), ((31666, 31998),)]
 
@@ -48,7 +48,7 @@ def test_ports_that_hosts_name_stay_theirs(tmp_path: Path) -> None:
 
 
 @given(st.integers(1, 1_500), st.lists(st.integers(30_900, 32_100).map(lambda port: (port, port + 50)), max_size=9))
-def test_dealt_ports_are_disjoint(count: int, taken: list[tuple[int, int]]) -> None:
+def test_distributed_ports_are_disjoint(count: int, taken: list[tuple[int, int]]) -> None:
     """No two hosts share a port, whatever ports are in use, and all have equally many while there are enough."""
     dealt = divide_ports(count, taken)
 
