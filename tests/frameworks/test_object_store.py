@@ -57,7 +57,7 @@ def _variables(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_objects_are_written_verified_and_queried() -> None:
+def test_objects_are_written_verified_and_queried(tmp_path: Path) -> None:
     """A repeated batch overwrites its object; the commands read what was written."""
     archive = Archive(open_store(LOCATION))
     first, again = (archive.write("jobs", 20_000 * DAY_NS, "0", LINES) for _ in range(2))
@@ -71,7 +71,7 @@ def test_objects_are_written_verified_and_queried() -> None:
     assert "00000006" not in found.output
     assert "1 objects are as" in CliRunner().invoke(peloton, ["archive", "verify", "--archive", LOCATION]).output
     with pytest.raises(NotFound, match="has no object"):
-        archive.store.fetch("jobs/nothing", Path("unused"))
+        archive.store.fetch("jobs/nothing", tmp_path / "nothing")
 
 
 def test_a_store_that_refuses_or_is_away_keeps_records(monkeypatch: pytest.MonkeyPatch) -> None:
