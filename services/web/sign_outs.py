@@ -51,7 +51,7 @@ class SignOuts:
             task = asyncio.create_task(self._repeat(viewer))  # with the credentials of this request
             self._repeating.add(task)
             task.add_done_callback(self._repeating.discard)
-        hope = "they are told again, until the session expires" if is_repeated else "a copy of the session counts there"
+        hope = "it is sent again until the session expires" if is_repeated else "a copy of the session counts there"
         return f"signed out here, and other web processes do not know of it: {hope}: {refusal_of(error).message}"
 
     async def _repeat(self, viewer: Viewer) -> None:

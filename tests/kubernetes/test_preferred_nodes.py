@@ -71,7 +71,7 @@ def await_running(world: ExternalWorld, job_id: JobId, count: int) -> Counter[st
 
 
 @pytest.mark.parametrize("kind", ["Job", "Deployment"])
-def test_pods_go_to_the_preferred_node_while_it_has_room(kind: str, world: ExternalWorld) -> None:
+def test_pods_go_to_the_preferred_node_while_it_has_free_resources(kind: str, world: ExternalWorld) -> None:
     """Pods of a Job, and replicas, which are spread by default, fill the preferred node; the next go to the other."""
     for preferred, name in ((SECOND, "b"), (FIRST, "a")):
         job_id = create_owner(world, kind, f"in-{name}", ROOM - 2, fond_spec(world, zone=name))
@@ -82,7 +82,7 @@ def test_pods_go_to_the_preferred_node_while_it_has_room(kind: str, world: Exter
     assert {FIRST: ROOM - 1, SECOND: ROOM} == await_running(world, job_id, 3)
 
 
-def test_pods_avoid_a_node_with_a_soft_taint_while_there_is_room_elsewhere(world: ExternalWorld) -> None:
+def test_pods_avoid_a_node_with_a_soft_taint_while_others_have_free_resources(world: ExternalWorld) -> None:
     """Pods go to the other node first, and to the node with the taint when that is full; those that tolerate it have no
     preference.
     """

@@ -44,7 +44,7 @@ TWO = [host("a", 2, zone="x"), host("b", 4, zone="y")]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_pods_go_to_the_preferred_host_while_it_has_room(strategy: Strategy) -> None:
+def test_pods_go_to_the_preferred_host_while_it_has_free_resources(strategy: Strategy) -> None:
     """The preferred host is filled first, whatever the strategy, and the others go to the other host."""
     for value, filled in (("x", {"a": 2, "b": 1}), ("y", {"b": 3})):
         shape = replace(ONE_CPU, strategy=strategy, preferences=(prefer(1, "zone", value),))

@@ -27,7 +27,7 @@ def world() -> Iterator[HeldWorld]:
 
 
 @pytest.mark.parametrize("how", ["DELETED", "ended", "a new list"])
-def test_a_pod_whose_end_is_known_before_its_node_holds_no_room(world: HeldWorld, how: str) -> None:
+def test_a_pod_whose_end_is_known_before_its_node_holds_no_resources(world: HeldWorld, how: str) -> None:
     """The watch of pods on nodes was first: the room that the other one claimed for the pod was never given back."""
     pod = a_pod_of(admit(a_job()), 1)
     over = {**pod, "status": {"phase": "Succeeded"}}
@@ -44,7 +44,7 @@ def test_a_pod_whose_end_is_known_before_its_node_holds_no_room(world: HeldWorld
     assert [] == world.claims
 
 
-def test_the_end_of_a_pod_leaves_the_room_of_the_next_one_of_its_name(world: HeldWorld) -> None:
+def test_the_end_of_a_pod_leaves_the_resources_of_the_next_one_of_its_name(world: HeldWorld) -> None:
     """Names of pods repeat, as those of training workers do."""
     pod = a_pod_of(admit(a_job()), 1)
     world.bound.pod_changed(pod, is_deleted=False)
@@ -68,7 +68,7 @@ def test_a_pod_that_is_first_seen_when_it_has_ended_ends_the_claim_of_its_place(
     assert ["team/train-2"] == world.claims
 
 
-def test_an_answer_that_is_older_than_the_watch_claims_no_room_again() -> None:
+def test_an_answer_that_is_older_than_the_watch_claims_no_resources_again() -> None:
     """A launch in doubt is read directly, without the pods in the places of stand-ins."""
     owner = admit(a_job())
     [one] = stand_ins_of(HeldOwner(JOB, owner))
