@@ -24,6 +24,8 @@ T = TypeVar("T")
 CAPACITY_TIMEOUT_S = 1.0
 CAPACITY_AGE_MAX_S = 5.0
 """Age up to which a capacity, or a failure to read it, is reused."""
+REFUSAL_AGE_MAX_S = 0.2
+"""Age up to which a capacity may refuse a job: hosts may have joined since."""
 BROWSE_TIMEOUT_S = 15.0
 READ_TIMEOUT_S = 60.0
 """Timeout of reads, which may have to skip a log up to the requested byte."""
@@ -38,6 +40,10 @@ class Hosts(Protocol):
 
     async def kinds(self) -> frozenset[str]:
         """Return the kinds of all clusters; empty while one of them is unknown."""
+        ...
+
+    async def refresh(self, age_max_s: float) -> None:
+        """Read capacity and kinds again if they are older."""
         ...
 
     async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
@@ -68,16 +74,16 @@ class RemoteHosts:
         self._asked_at_s = -CAPACITY_AGE_MAX_S
 
     async def capacity(self) -> Resources | None:
-        await self._refresh()
+        await self.refresh()
         return self._capacity
 
     async def kinds(self) -> frozenset[str]:
-        await self._refresh()
+        await self.refresh()
         return self._kinds
 
-    async def _refresh(self) -> None:
+    async def refresh(self, age_max_s: float | None = None) -> None:
         now_s = time.monotonic()
-        if now_s - self._asked_at_s >= CAPACITY_AGE_MAX_S:
+        if now_s - self._asked_at_s >= (CAPACITY_AGE_MAX_S if age_max_s is None else age_max_s):
             self._asked_at_s = now_s  # before the call: others use the old values meanwhile
             answers = await self._ask()
             self._capacity = _total(answers)

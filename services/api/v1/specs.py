@@ -12,7 +12,7 @@ from peloton.model.job import JobRecord
 from peloton.model.respool import PoolSpec
 from services.api.calls import Calls
 from services.api.faults import Faults
-from services.api.hosts import Hosts
+from services.api.hosts import REFUSAL_AGE_MAX_S, Hosts
 from services.api.pool_rules import PoolBounds, pool_bounds, pool_fault
 from services.api.v1.ids import prefix_error
 from services.api.validation import clamp_max_failures, job_faults, secret_fault
@@ -43,11 +43,21 @@ class Specs:
     async def refusal(self, config: job_pb2.JobConfig, first_instance: int = 0) -> str:
         """Return the reason to reject the config, or ""; ``first_instance`` skips existing instances of a growing
         job."""
-        bounds = await self.pool_bounds(config.respoolID.value)
-        if isinstance(bounds, str):
-            return bounds
+        pools = await self._pools()
+        fault = pool_fault(config.respoolID.value, pools)
+        return fault or (await self._find_faults(config, pools, first_instance)).message()
+
+    async def _find_faults(
+        self, config: job_pb2.JobConfig, pools: tuple[PoolSpec, ...], first_instance: int = 0
+    ) -> Faults:
+        """Return the faults of a configuration, none of them by a capacity that has grown meanwhile."""
+        bounds = await self._bounds(config.respoolID.value, pools)
         faults: Faults = await self._calls.run(job_faults, config, bounds, first_instance)
-        return faults.message()
+        if faults:
+            await self._hosts.refresh(REFUSAL_AGE_MAX_S)
+            if (now := await self._bounds(config.respoolID.value, pools)) != bounds:
+                return await self._calls.run(job_faults, config, now, first_instance)
+        return faults
 
     async def _pools(self) -> tuple[PoolSpec, ...]:
         return await self._calls.run(self._pool_records.specs)
@@ -75,9 +85,7 @@ class Specs:
     async def check(self, config: job_pb2.JobConfig) -> None:
         """Validate a configuration and clamp its retries. Raises InvalidArgument with all faults."""
         await self._calls.run(clamp_max_failures, config)
-        bounds = await self._bounds(config.respoolID.value, await self._pools())
-        faults: Faults = await self._calls.run(job_faults, config, bounds)
-        if faults:
+        if faults := await self._find_faults(config, await self._pools()):
             raise InvalidArgument(faults.message())
 
 

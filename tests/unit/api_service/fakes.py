@@ -40,6 +40,7 @@ class OneSandbox:
 
     def __init__(self) -> None:
         self.total: Resources | None = None
+        self.grown: Resources | None = None  # seen when the capacity is read again
         self.cluster_kinds = frozenset({"mesos"})
         self.asked: list[tuple[PodId, str, str]] = []
         self.exchanges: list[hostmgr_pb2.ExchangeWithCommandRequest] = []
@@ -50,6 +51,10 @@ class OneSandbox:
 
     async def kinds(self) -> frozenset[str]:
         return self.cluster_kinds
+
+    async def refresh(self, age_max_s: float) -> None:
+        if self.grown is not None:
+            self.total = self.grown
 
     async def browse_sandbox(self, pod_id: PodId, host: str, agent_id: str) -> hostmgr_pb2.BrowseSandboxResponse:
         if self.is_down:

@@ -107,6 +107,17 @@ async def test_capacity_grows_old(remote: RemoteHosts, servicer: Hosts, monkeypa
     assert servicer.capacity_calls == 2
 
 
+async def test_a_capacity_that_refuses_a_job_is_younger(remote: RemoteHosts, servicer: Hosts) -> None:
+    """The capacity is requested again before its maximum age."""
+    await remote.capacity()
+    await remote.refresh(3600.0)
+    assert 1 == servicer.capacity_calls
+
+    await remote.refresh(0.0)
+
+    assert 2 == servicer.capacity_calls
+
+
 async def test_capacity_without_hosts(remote: RemoteHosts, servicer: Hosts) -> None:
     """A cluster without hosts so far has an unknown capacity, not an empty one."""
     servicer.host_count = 0

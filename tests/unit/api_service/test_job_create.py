@@ -155,6 +155,17 @@ async def test_create_beyond_limits(jobs: Any, config: Config, hosts: OneSandbox
     assert above_cluster.error.invalidConfig.message == "instance 0 asks cpu 8, limit of resource pool / is 4"
 
 
+async def test_create_within_a_capacity_that_has_grown(jobs: Any, config: Config, hosts: OneSandbox) -> None:
+    """A capacity that was read before hosts joined refuses no job."""
+    job = config(1)
+    job.defaultConfig.resource.cpuLimit = 8
+    hosts.total, hosts.grown = Resources(4_000, 8_192, 100_000, 0), Resources(8_000, 8_192, 100_000, 0)
+
+    answer = await jobs.Create(job_pb2.CreateRequest(config=job))
+
+    assert not answer.HasField("error"), answer.error
+
+
 async def test_create_a_service(jobs: Any, config: Config, storage: Storage) -> None:
     """A service has the goal RUNNING, and the rules of services apply."""
     job_id = await create(jobs, config(type=job_pb2.SERVICE))
