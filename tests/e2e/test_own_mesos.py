@@ -53,6 +53,14 @@ def test_a_cluster_on_a_mesos_and_a_temporal_that_run(master: str, temporal: str
     """None of either is started. The framework and its pods go with the data folder; the job's workflow is in the
     namespace of the settings, and still there after the cluster.
     """
+
+    async def status() -> WorkflowExecutionStatus | None:
+        client = await Client.connect(temporal, namespace="ours")
+        return (await client.get_workflow_handle(job_workflow_id(short)).describe()).status
+
+    def has_completed() -> bool:
+        return asyncio.run(status()) is WorkflowExecutionStatus.COMPLETED
+
     environment = {"PELOTON_TEMPORAL_NAMESPACE": "ours"}
     settings = replace(temporary(tmp_path, temporal=temporal, environment=environment), data_dir=None, mesos=master)
     with Cluster(settings) as cluster:
@@ -61,14 +69,11 @@ def test_a_cluster_on_a_mesos_and_a_temporal_that_run(master: str, temporal: str
         long = cluster.submit(pool, instanceCount=2, defaultConfig=shell("sleep 300"))
         cluster.wait(lambda: {"RUNNING": 2} == cluster.counts(long), "running pods")
         assert "SUCCEEDED" == cluster.finish(short)
+        cluster.wait(has_completed, "the end of its workflow, which follows that of the job")
         framework = ask(master, "GET_FRAMEWORKS")["frameworks"][0]["framework_info"]["id"]["value"]
         assert not {"minicluster", "temporal"} & set(cluster.local.parts)
 
     assert f"mesos: framework {framework} is torn down" in cluster.log
     assert [] == ask(master, "GET_FRAMEWORKS").get("frameworks", [])
 
-    async def status() -> WorkflowExecutionStatus | None:
-        client = await Client.connect(temporal, namespace="ours")
-        return (await client.get_workflow_handle(job_workflow_id(short)).describe()).status
-
-    assert WorkflowExecutionStatus.COMPLETED == asyncio.run(status())
+    assert has_completed()
