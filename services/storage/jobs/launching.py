@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from peloton.model.job import JobProgress, JobRecord, JobState
 from peloton.model.times import NS_PER_S
 from services.storage.engine import Database
-from services.storage.pods.sql import LAUNCHABLE
+from services.storage.pods.sql import select_launchable
 from services.storage.tables import JOB, POD
 
 BIG_PODS = 5_000
@@ -29,17 +29,7 @@ COUNTED_FOR_POD_NS = NS_PER_S // 50_000
 JOBS_MAX = 1_000
 """Jobs whose last count is kept."""
 
-_WAITING = (
-    sa.select(POD.c.instance_id)
-    .where(
-        POD.c.job_id == sa.bindparam("of_job"),
-        POD.c.instance_id >= sa.bindparam("first", type_=sa.BigInteger),
-        LAUNCHABLE,
-    )
-    .order_by(POD.c.instance_id)
-    .limit(sa.bindparam("at_most", type_=sa.Integer))
-    .subquery("waiting")
-)
+_WAITING = select_launchable(POD.c.instance_id).subquery("waiting")
 _READING = sa.select(
     sa.select(JOB.c.revision).where(JOB.c.job_id == sa.bindparam("of_job")).scalar_subquery(),
     sa.func.count(),

@@ -23,7 +23,7 @@ from services.storage.jobs.configs import facts_of
 from services.storage.jobs.launching import BIG_PODS, JOBS_MAX
 from services.storage.jobs.rows import read_job
 from services.storage.moves.bindings import binding_of_job
-from services.storage.pods.sql import LAUNCHABLE
+from services.storage.pods.sql import select_launchable
 from services.storage.tables import POD
 from services.storage.volumes.rows import volumes_of
 
@@ -124,13 +124,4 @@ def _read_ready(conn: sa.Connection, job: JobRecord, first: int, limit: int) -> 
 
 
 _COLUMNS = (POD.c.desired_run_id, POD.c.config_version, POD.c.desired_host, POD.c.cluster, POD.c.updated_ns)
-_READING = (
-    sa.select(POD.c.instance_id, *_COLUMNS, POD.c.vain_count)
-    .where(
-        POD.c.job_id == sa.bindparam("of_job"),
-        POD.c.instance_id >= sa.bindparam("first", type_=sa.BigInteger),
-        LAUNCHABLE,
-    )
-    .order_by(POD.c.instance_id)
-    .limit(sa.bindparam("at_most", type_=sa.Integer))
-)
+_READING = select_launchable(POD.c.instance_id, *_COLUMNS, POD.c.vain_count)

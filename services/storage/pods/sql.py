@@ -113,3 +113,17 @@ def _constant(value: Any) -> sa.ColumnElement[Any]:
 
 GOAL_ENDED, GOAL_ALIVE = where(terms.GOAL_ENDED), where(terms.GOAL_ALIVE)
 LAUNCHABLE, RUN_SUPERSEDED = where(terms.LAUNCHABLE), where(terms.RUN_SUPERSEDED)
+
+
+def select_launchable(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Select pods of job ``of_job`` that wait for a host, by instance: those from ``first`` on, at most ``at_most``."""
+    return (
+        sa.select(*columns)
+        .where(
+            POD.c.job_id == sa.bindparam("of_job"),
+            POD.c.instance_id >= sa.bindparam("first", type_=sa.BigInteger),
+            LAUNCHABLE,
+        )
+        .order_by(POD.c.instance_id)
+        .limit(sa.bindparam("at_most", type_=sa.Integer))
+    )
