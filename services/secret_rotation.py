@@ -47,7 +47,7 @@ def rotate_secrets(config: str, on_progress: Callable[[int, int], None]) -> Rota
     storage = Storage(url, pool_size=1, secrets=store)
     job_count = secret_count = 0
     try:
-        taken_count, left = _take_values_out(ConfigValues(storage.db, store))
+        taken_count, left, left_count = _take_values_out(ConfigValues(storage.db, store))
         for job_id in storage.secrets.jobs_held_elsewhere():
             secret_count += storage.secrets.hold_again(job_id)
             job_count += 1
@@ -69,17 +69,20 @@ def rotate_secrets(config: str, on_progress: Callable[[int, int], None]) -> Rota
         deleted_count=deleted_count,
         encrypts_payloads=settings.temporal_encryption,
         taken_count=taken_count,
-        left=tuple(left[:LEFT_MAX]),
-        left_count=len(left),
+        left=tuple(left),
+        left_count=left_count,
     )
 
 
-def _take_values_out(values: ConfigValues) -> tuple[int, list[str]]:
-    """Make values in configurations secrets of their jobs; return their number, and why others are left."""
-    count, left = 0, list[str]()
+def _take_values_out(values: ConfigValues) -> tuple[int, list[str], int]:
+    """Make values in configurations secrets of their jobs; return their number, why others are left, of LEFT_MAX jobs,
+    and the number of these jobs."""
+    count, left, left_count = 0, list[str](), 0
     for job_id in values.jobs_with_values():
         try:
             count += values.take_out(job_id)
         except (InvalidArgument, Aborted) as error:
-            left.append(str(error))
-    return count, left
+            left_count += 1
+            if len(left) < LEFT_MAX:
+                left.append(str(error))
+    return count, left, left_count
