@@ -74,16 +74,16 @@ class RemoteHosts:
         self._asked_at_s = -CAPACITY_AGE_MAX_S
 
     async def capacity(self) -> Resources | None:
-        await self.refresh()
+        await self.refresh(CAPACITY_AGE_MAX_S)
         return self._capacity
 
     async def kinds(self) -> frozenset[str]:
-        await self.refresh()
+        await self.refresh(CAPACITY_AGE_MAX_S)
         return self._kinds
 
-    async def refresh(self, age_max_s: float | None = None) -> None:
+    async def refresh(self, age_max_s: float) -> None:
         now_s = time.monotonic()
-        if now_s - self._asked_at_s >= (CAPACITY_AGE_MAX_S if age_max_s is None else age_max_s):
+        if now_s - self._asked_at_s >= age_max_s:
             self._asked_at_s = now_s  # before the call: others use the old values meanwhile
             answers = await self._ask()
             self._capacity = _total(answers)

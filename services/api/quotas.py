@@ -29,7 +29,6 @@ USERS_MAX = 10_000
 """Users that are remembered; the one that submitted longest ago is forgotten first."""
 STORED_S = 60.0
 """Time after which the subjects of a user are written again: those that another process has stored may differ."""
-Clock = Callable[[], float]
 SUBMITS = frozenset(
     {
         *(f"/{name}/Create" for name in JOB_MANAGER),
@@ -128,15 +127,15 @@ class Creators:
     While there is a file of quotas, each creation of a job or a schedule stores those of its caller for all processes.
     """
 
-    def __init__(self, quotas: Quotas, records: Records, calls: Calls, clock_s: Clock = time.monotonic) -> None:
-        self._quotas, self._records, self._calls, self._clock_s = quotas, records, calls, clock_s
+    def __init__(self, quotas: Quotas, records: Records, calls: Calls) -> None:
+        self._quotas, self._records, self._calls = quotas, records, calls
         self._stored: OrderedDict[str, tuple[tuple[str, ...], float]] = OrderedDict()
 
     async def note_caller(self) -> None:
         """Store the subjects of the caller, who creates a job or a schedule, unless they were stored a moment ago."""
         if self._quotas.file is None or not (user := name_creator()):
             return
-        subjects, now_s = list_subjects(CALLER.get()), self._clock_s()
+        subjects, now_s = list_subjects(CALLER.get()), time.monotonic()
         stored, at_s = self._stored.get(user, ((), 0.0))
         if subjects == stored and now_s - at_s < STORED_S:
             return

@@ -17,8 +17,8 @@ from peloton.lifecycle.worker_ramp import Promotion
 from peloton.model.workflow_trouble import FailingActivity
 from services.roles.shared import Shared, bounds_of, host_managers_of, quotas_of, sdk_metrics_address
 from services.temporal import connection as temporal_connection
-from services.temporal import task_queues as temporal
 from services.temporal.renewal import renewing
+from services.temporal.task_queues import register_search_attributes
 from services.temporal.workflow_labels import PoolPaths
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ async def _connect(shared: Shared, stop: asyncio.Event) -> Client | None:
                 metrics_address=sdk_metrics_address(shared.settings),
                 converter=shared.temporal.data_converter,
             )
-            await temporal.register_search_attributes(client)
+            await register_search_attributes(client)
             return client
         except (InvalidArgument, RuntimeError, OSError) as error:
             if time.monotonic() - logged_at_s > LOG_EVERY_S:

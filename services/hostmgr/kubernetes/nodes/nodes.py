@@ -29,12 +29,8 @@ _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _SOFT = "PreferNoSchedule"
 _NODE_STATE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable")
 """Taints that repeat the condition Ready and the cordon, which are read directly."""
-
-
 TAINTS_LABEL = "peloton.io/taints"
 """Label of a host whose node keeps pods away that do not tolerate its taints: the taints as text."""
-
-
 SOFT_TAINTS_LABEL = "peloton.io/soft-taints"
 """Label of a host whose node has taints that pods avoid, though they may go there: the taints as text."""
 
