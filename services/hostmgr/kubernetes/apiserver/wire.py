@@ -110,6 +110,10 @@ def fault_of(answer: Answer | OSError, *fine: HTTPStatus) -> str:
     return "" if answer.is_ok or answer.status in fine else answer.message
 
 
+GONE_OR_CHANGED = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+"""Answers about an object of which the next event brings what is to be done."""
+
+
 def check_answers(answers: Iterable[Answer | OSError], *fine: HTTPStatus) -> None:
     """Raise OSError for the first request that failed; one whose status is in ``fine`` has not."""
     for answer in answers:

@@ -22,7 +22,15 @@ from peloton.model.external import ObservedPod
 from peloton.model.ids import JobId, PodId
 from services.hostmgr.driver import PodReport
 from services.hostmgr.external_port import FoundPod, PodCondition
-from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, check_answers, fault_of
+from services.hostmgr.kubernetes.apiserver.wire import (
+    GONE_OR_CHANGED,
+    Answer,
+    ApiServer,
+    Json,
+    Request,
+    check_answers,
+    fault_of,
+)
 from services.hostmgr.kubernetes.external.external_requests import (
     MESSAGE_MAX,
     RUN,
@@ -68,8 +76,6 @@ from services.hostmgr.kubernetes.pods.statuses import is_over
 
 log = logging.getLogger(__name__)
 
-FINE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-"""Answers about a pod that is gone, or has changed."""
 EVICT_AGAIN_S = 5.0
 """Seconds after an eviction that a PodDisruptionBudget forbids, until the next attempt."""
 NOT_SCHEDULED = "PelotonNotScheduled"
@@ -218,12 +224,10 @@ class ExternalPods:
             self._changed()
 
     def look(self, pod: Json) -> None:
-        """Record a launched pod that was read directly, unless a watch has shown its launch since: what was read may be
-        older."""
+        """Record a launched pod that was read directly, unless a watch has shown its launch: the read may be older."""
         with self._lock:
             seen = self._pods.get(pod["metadata"]["uid"])
-            is_news = seen is not None and not run_of(seen.pod)
-            reports = self._take(seen.source, pod, is_deleted=False) if seen is not None and is_news else []
+            reports = [] if seen is None or run_of(seen.pod) else self._take(seen.source, pod, is_deleted=False)
         self._publish(reports)
 
     def _take(self, source: _Source, pod: Json, is_deleted: bool) -> list[PodReport]:
@@ -389,7 +393,7 @@ class ExternalPods:
             elif answer.is_ok and read_condition(pod)[0] != one.reason:
                 kind = "Normal" if one.is_expected else "Warning"
                 events.append(event_request(pod, kind, one.reason, one.message))
-        check_answers([*answers, *self._api.ask_all(events)], *FINE)
+        check_answers([*answers, *self._api.ask_all(events)], *GONE_OR_CHANGED)
         if self._owners is not None:
             self._owners.show(of_owners)
 
@@ -517,7 +521,7 @@ class ExternalPods:
             self._changed()
         if self._owners is not None:  # last: an owner that cannot be suspended does not stop the evictions
             self._owners.suspend([pod for _, pod in there if is_stand_in(pod)], "its pool takes its resources back")
-        check_answers(others, *FINE)
+        check_answers(others, *GONE_OR_CHANGED)
 
     def _describe_evictions(self, runs: Sequence[str]) -> None:
         """Add an event for each owner of pods that are evicted for the first time."""
@@ -527,9 +531,8 @@ class ExternalPods:
             }
         new = {run: one for run, one in seen.items() if not one.is_eviction_shown}
         causes = self._causes_of(new) if new else {}
-        endings = [
-            Ending(new[run].owner or owner_of_bare_pod(new[run].pod), new[run].pod, why) for run, why in causes.items()
-        ]
+        seen_of = ((new[run], why) for run, why in causes.items())
+        endings = [Ending(one.owner or owner_of_bare_pod(one.pod), one.pod, why) for one, why in seen_of]
         self._unwritten += describe_evictions(endings)
         for run in causes:
             new[run].is_eviction_shown = True

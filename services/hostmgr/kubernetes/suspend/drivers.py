@@ -20,7 +20,7 @@ from services.hostmgr.kubernetes.suspend.held_owner import HeldOwner
 from services.hostmgr.kubernetes.suspend.owner_kinds import OwnerKind
 
 
-def is_made_by(pod: Json, kinds: Iterable[OwnerKind]) -> bool:
+def may_be_of_driver(pod: Json, kinds: Iterable[OwnerKind]) -> bool:
     """Return whether the controller of the pod is a pod, or an owner of one of these kinds that has a driver."""
     made_by = controller_of(pod)
     return made_by is not None and made_by.kind in {"Pod", *(kind.kind for kind in kinds if kind.has_driver)}

@@ -20,12 +20,20 @@ from urllib.parse import quote
 from peloton.model.ids import PodId
 from services.hostmgr.external_port import PodCondition
 from services.hostmgr.kubernetes.apiserver.watch import Reflector, Watched
-from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Json, Request, check_answers, fault_of
+from services.hostmgr.kubernetes.apiserver.wire import (
+    GONE_OR_CHANGED,
+    Answer,
+    ApiServer,
+    Json,
+    Request,
+    check_answers,
+    fault_of,
+)
 from services.hostmgr.kubernetes.external.external_specs import POOL
 from services.hostmgr.kubernetes.external.gate import is_by_gate
 from services.hostmgr.kubernetes.pods.launches import BY_SUSPEND, HELD
 from services.hostmgr.kubernetes.pods.statuses import is_over, phase
-from services.hostmgr.kubernetes.suspend.drivers import find_places, is_made_by, join_request
+from services.hostmgr.kubernetes.suspend.drivers import find_places, join_request, may_be_of_driver
 from services.hostmgr.kubernetes.suspend.held_owner import (
     HeldOwner,
     Phase,
@@ -37,7 +45,7 @@ from services.hostmgr.kubernetes.suspend.held_owner import (
     suspension_request,
 )
 from services.hostmgr.kubernetes.suspend.members import Members
-from services.hostmgr.kubernetes.suspend.notices import FINE, Notices, Said
+from services.hostmgr.kubernetes.suspend.notices import Notices, Said
 from services.hostmgr.kubernetes.suspend.owner_kinds import OwnerKind, reference_path
 
 log = logging.getLogger(__name__)
@@ -414,7 +422,7 @@ class HeldOwners:
         return refused
 
     def may_take(self, pod: Json) -> bool:
-        return is_made_by(pod, self._kinds)
+        return may_be_of_driver(pod, self._kinds)
 
     def take(self, pods: Sequence[Json]) -> set[str]:
         """Give gated pods that drivers have made the places of stand-ins, and remove their gates; return the uids of
@@ -429,7 +437,7 @@ class HeldOwners:
                 log.debug("pod %s keeps its gate for now: %s", pod["metadata"]["name"], fault_of(answer))
                 with self._lock:
                     self._members.remove(uid)
-            if not isinstance(answer, OSError) and (answer.is_ok or answer.status in FINE):
+            if not isinstance(answer, OSError) and (answer.is_ok or answer.status in GONE_OR_CHANGED):
                 known.add(uid)
         return known
 
@@ -480,7 +488,7 @@ class HeldOwners:
             if not isinstance(answer, OSError) and answer.is_ok:
                 log.info("%s is suspended: %s", owner.title, why)
                 self._notices.write(owner, "Normal", SUSPENDED, why)
-        check_answers(answers, *FINE)
+        check_answers(answers, *GONE_OR_CHANGED)
 
     def show(self, conditions: Iterable[tuple[Json, PodCondition]]) -> None:
         """Show at the owners of stand-ins why these wait; an event follows each new reason. Raises OSError."""
@@ -518,7 +526,7 @@ class HeldOwners:
             self._suspend(outgrown, "it has more pods than its pool has admitted, and is queued with them")
 
     def _return(self, owners: Sequence[HeldOwner]) -> None:
-        check_answers(self._api.ask_all([return_request(owner) for owner in owners]), *FINE)
+        check_answers(self._api.ask_all([return_request(owner) for owner in owners]), *GONE_OR_CHANGED)
 
     def _hold_late(self) -> None:
         """Hold the owners that the policies have missed, or say why they run. Raises OSError."""
@@ -538,7 +546,7 @@ class HeldOwners:
                 self._notices.write(
                     one.owner, "Normal", SUSPENDED, f"it was created before pool {one.pool} held it: it is queued"
                 )
-        check_answers(answers, *FINE)
+        check_answers(answers, *GONE_OR_CHANGED)
 
     def _is_rested(self, entry: _Entry, now_s: float) -> bool:
         is_quiet = entry.owner.phase is Phase.STOPS and entry.owner.is_quiet and not self._pods_left(entry)

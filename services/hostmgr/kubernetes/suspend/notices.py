@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from services.hostmgr.external_port import PodCondition
-from services.hostmgr.kubernetes.apiserver.wire import Answer, ApiServer, Request, check_answers
+from services.hostmgr.kubernetes.apiserver.wire import GONE_OR_CHANGED, Answer, ApiServer, Request, check_answers
 from services.hostmgr.kubernetes.external.external_requests import event_about, make_reference
 from services.hostmgr.kubernetes.suspend.held_owner import HeldOwner, condition_request, read_condition
 
@@ -22,8 +22,6 @@ CONDITIONS_MAX = 500
 """Limit of conditions written in one call. The others follow in the next calls, before later ones."""
 EVENTS_MAX, EVENTS_WAITING_MAX = 100, 10_000
 """Limits of events written in one call, and of unwritten ones; the oldest are dropped."""
-FINE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-"""Answers about an owner that is gone, or has changed: its next event brings what is to be done."""
 
 
 @dataclass(slots=True)
@@ -67,7 +65,7 @@ class Notices:
             if before != condition.reason:
                 kind = "Normal" if condition.is_expected else "Warning"
                 self.write(owner, kind, condition.reason, condition.message)
-        check_answers(failed, *FINE)
+        check_answers(failed, *GONE_OR_CHANGED)
 
     def _choose(self, told: Iterable[tuple[HeldOwner, Said, PodCondition]]) -> list[_Sent]:
         """Return the conditions to write now: first those of the owners whose last one is oldest."""
@@ -95,4 +93,4 @@ class Notices:
     def write_events(self) -> None:
         """Write some of the events. Raises OSError."""
         some = [self._unwritten.popleft() for _ in range(min(len(self._unwritten), EVENTS_MAX))]
-        check_answers(self._api.ask_all(some), *FINE)
+        check_answers(self._api.ask_all(some), *GONE_OR_CHANGED)
